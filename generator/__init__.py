@@ -1,0 +1,1 @@
+"""Compile bilingual study cards, whose numbers are proven by runs, into sites and exports."""

@@ -1,0 +1,185 @@
+"""What a card is, after parsing: frozen data that every later step only reads.
+
+Text keeps its Markdown tokens (markdown-it-py), never its source:
+a ``link_open`` token carries its target as ``token.meta["link"]`` (a ``Link`` of this module),
+and ``math_inline`` and ``math_block`` tokens carry TeX as their content.
+Tokens are shared and must not be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from markdown_it.token import Token
+
+from generator.lang import Lang, SectionName, Text
+from generator.problems import Place
+
+Tokens = tuple[Token, ...]
+Difficulty = Literal["easy", "medium", "hard"]
+Device = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """``[33.3%](claim:demo/metric@device)``, or ``wrong:`` where the number is refuted."""
+
+    place: Place
+    text: str
+    demo: str
+    metric: str
+    device: Device
+    refuted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """``[30–40%](source:key "Table 5")``: someone else's result, and where in their work it stands."""
+
+    place: Place
+    text: str
+    source: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """``[80 GB](given:)``: a quantity assumed for the argument."""
+
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardLink:
+    """``[text](card:other-id)``, with the id of a follow-up or pitfall behind ``#`` where given."""
+
+    place: Place
+    text: str
+    card: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebLink:
+    """An ordinary link to another site."""
+
+    place: Place
+    text: str
+    url: str
+
+
+Link = Claim | Citation | Given | CardLink | WebLink
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A follow-up (``title`` is the question) or a pitfall (``title`` is empty), known by its id."""
+
+    id: str
+    place: Place
+    title: Tokens
+    body: Tokens
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One of the six sections in one language.
+
+    ``tokens`` is the whole section without its heading (empty for follow-ups);
+    ``items`` holds the follow-ups or pitfalls; ``links`` every link in the section, in order.
+    """
+
+    name: SectionName
+    lang: Lang
+    place: Place
+    tokens: Tokens
+    items: tuple[Item, ...]
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A work that a card cites: ``where`` is a section, table, file or symbol in it."""
+
+    key: str
+    place: Place
+    title: str
+    url: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One card in both languages."""
+
+    id: str
+    path: str
+    title: Text
+    module: str
+    topic: str
+    difficulty: Difficulty
+    updated: date
+    tags: tuple[str, ...]
+    aliases: Mapping[str, tuple[str, ...]]
+    prerequisites: tuple[str, ...]
+    related: tuple[str, ...]
+    formerly: tuple[str, ...]
+    sources: Mapping[str, Source]
+    silenced: Mapping[str, str]
+    """Codes of checks that do not apply to this card, each with the written reason."""
+    places: Mapping[str, Place]
+    """Where each key of the front matter stands; ``prerequisites.0`` for the first of a list."""
+    sections: Mapping[Lang, Mapping[SectionName, Section]]
+
+    def links(self) -> Iterator[Link]:
+        """Every link of the card, language by language, section by section."""
+        for half in self.sections.values():
+            for section in half.values():
+                yield from section.links
+
+    def claims(self) -> Iterator[Claim]:
+        """Every claim of the card, in the order of ``links``."""
+        return (link for link in self.links() if isinstance(link, Claim))
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A part of a module."""
+
+    id: str
+    title: Text
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCard:
+    """A card that is named before it is written; links to it are shown as plain text."""
+
+    id: str
+    title: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of the syllabus, as ``modules.yml`` names it; ``code`` is M1, M2, …"""
+
+    id: str
+    code: str
+    title: Text
+    summary: Text
+    topics: Mapping[str, Topic]
+    planned: tuple[PlannedCard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LearningPath:
+    """Cards in an order for one kind of reader."""
+
+    id: str
+    title: Text
+    summary: Text
+    cards: tuple[str, ...]

@@ -1,0 +1,141 @@
+"""What a demo measured, and the record of it that the repository keeps.
+
+Standard library only: the generator reads records where torch is not installed.
+
+A *demo* is one file in this folder with a function ``run(config, progress) -> Result``.
+A *record* is a result together with all that is needed to repeat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Text = Mapping[str, str]
+"""The same words by language code: ``{"zh": "…", "en": "…"}``."""
+
+Kind = Literal["exact", "bounded", "measured"]
+"""How far a metric can be trusted.
+
+``exact``: bytes, FLOPs, counts, truth values; the same on each run with the pinned torch on x86-64.
+``bounded``: an error that stays below ``Metric.bound``; a card prints the bound.
+``measured``: a time, or anything read off a GPU; replayed from the record, never proven by a CPU run.
+"""
+
+Unit = Literal["", "B", "FLOP", "s", "B/param", "B/token", "B/s", "FLOP/s", "token"]
+"""The unit of a value; ``""`` for counts, ratios and truth values (0.333 prints as 33.3% or 0.333×)."""
+
+Progress = Callable[[float, str], None]
+"""Called by a demo with the share that is done (0 to 1) and what it is doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number, or truth value, that a card may claim.
+
+    ``name`` is snake_case and unique within its demo.
+    ``label`` says what it is, ``how`` says how it was measured, both in each language.
+    ``bound`` and ``reason`` belong to kind ``bounded``: the value stays at or below ``bound``,
+    and ``reason`` says why that bound is the right one.
+    """
+
+    name: str
+    value: bool | int | float
+    unit: Unit
+    kind: Kind
+    label: Text
+    how: Text
+    bound: float | None = None
+    reason: Text | None = None
+
+    def __post_init__(self) -> None:
+        if (self.kind == "bounded") != (self.bound is not None and self.reason is not None):
+            raise ValueError(f"metric {self.name}: bound and reason belong to kind 'bounded' alone")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of a figure; ``categories`` names its places where they are no numbers."""
+
+    label: Text
+    unit: Unit = ""
+    scale: Literal["linear", "log2", "log10"] = "linear"
+    categories: tuple[Text, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line, set of points, or layer of stacked bars.
+
+    ``x`` and ``y`` have the same length; with a categorical axis ``x`` counts from 0.
+    ``theory`` is drawn dashed, ``measured`` with marks, ``bar`` stacked on the bars before it,
+    ``step`` and ``area`` over time (areas are stacked).
+    """
+
+    label: Text
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    mark: Literal["theory", "measured", "bar", "step", "area"] = "measured"
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y):
+            raise ValueError(f"series {self.label!r}: {len(self.x)} x for {len(self.y)} y")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The numbers of one figure; drawing is another module's work."""
+
+    name: str
+    title: Text
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All that one run of a demo found; pure data, without torch."""
+
+    metrics: tuple[Metric, ...]
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One field of a demo's configuration, as its users see it."""
+
+    name: str
+    value: bool | int | float | str
+    minimum: float | None
+    maximum: float | None
+    help: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A result and how to repeat it: the content of ``evidence/<demo>.<device>.json``.
+
+    ``sources`` maps each project file that the demo's numbers depend on to its SHA-256.
+    ``environment`` holds device, torch and Python versions, platform, threads, seed, dtype.
+    ``recorded`` is an ISO date.
+    """
+
+    demo: str
+    title: Text
+    question: Text
+    device: Literal["cpu", "cuda"]
+    size: str
+    parameters: tuple[Parameter, ...]
+    result: Result
+    environment: Mapping[str, str]
+    sources: Mapping[str, str]
+    recorded: str
+
+
+def parameter(
+    default: Any, help: Text, minimum: float | None = None, maximum: float | None = None
+) -> Any:
+    """A field of a demo's frozen ``Config``: its default, its meaning and its bounds (inclusive)."""
+    return field(default=default, metadata={"help": help, "minimum": minimum, "maximum": maximum})
