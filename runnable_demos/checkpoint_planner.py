@@ -1,0 +1,549 @@
+"""Which layers should a stack of unequal layers recompute, so that a step fits in a byte budget?
+
+The question
+    ``N`` layers of different widths; some runs of layers (*segments*) are checkpointed, the others keep what they save.
+    Among all such plans, which one repeats the fewest FLOPs while the step's peak stays within the budget?
+
+The model
+    A segment in isolation has four facts: the bytes that it holds between its forward and its backward,
+    the peaks of its forward and of its backward, and the FLOPs that it repeats.
+    All of them are profiled on fake tensors, so nothing is allocated.
+    In a whole stack the segments before it add what they hold, and nothing else:
+
+        forward peak  = max over t of  Σ_{i<t} held_i + forward_t
+        backward peak = max over t of  Σ_{i<t} held_i + backward_t
+
+    since the backward runs from the end and has freed all that came after.
+
+The algorithm
+    A label at layer i is (bytes held so far, FLOPs repeated so far) of one plan for the layers before i.
+    A label is dropped when another is at least as good in both; what is left at N is the exact optimum.
+    Plans of the same price are told apart by their peak.
+
+The measurement
+    The plan is applied to real tensors and the live peak is read. It is the predicted one, to the byte.
+    Beside it stand a segment for each layer, equal segments of √N layers, and PyTorch's own
+    ``activation_memory_budget`` (the min-cut partitioner of AOTAutograd).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise, product
+from math import isqrt
+
+import torch
+import torch._functorch.config as functorch_config
+from torch import Tensor, nn
+from torch._functorch.aot_autograd import aot_module
+from torch._functorch.compilers import nop
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils.checkpoint import checkpoint
+
+from runnable_demos.measure import LiveMemory, count_flops, fake
+from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+
+TITLE: Text = {"zh": "让程序规划检查点", "en": "Letting a program place the checkpoints"}
+QUESTION: Text = {
+    "zh": "给定字节预算，各层大小不等，重算哪些层才能让一步放得下、又重复最少的 FLOPs？",
+    "en": "Given a budget in bytes and layers of unequal size, which ones should be recomputed "
+    "so that a step fits and repeats the fewest FLOPs?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of the stack; widths are drawn from ``seed``."""
+
+    layers: int = parameter(8, {"zh": "层数 N", "en": "layers N"}, 2, 12)
+    batch: int = parameter(256, {"zh": "批大小 B", "en": "batch B"}, 1, 4096)
+    unit: int = parameter(64, {"zh": "宽度的单位", "en": "unit of the widths"}, 8, 512)
+    random_cases: int = parameter(
+        300, {"zh": "与穷举对照的随机小例", "en": "random cases against brute force"}, 1, 2000
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(layers=4, batch=32, unit=16, random_cases=40), "full": Config()}
+
+
+# --- plans -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """Layers ``start`` to ``stop`` (exclusive), recomputed as one, or one layer that is kept."""
+
+    start: int
+    stop: int
+    recompute: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one segment costs: bytes held for the backward, both peaks in bytes, FLOPs repeated."""
+
+    held: int
+    forward_peak: int
+    backward_peak: int
+    flops: int
+
+
+Plan = tuple[Segment, ...]
+Profiles = Mapping[Segment, Profile]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a plan will do: its peak in bytes and the FLOPs that it repeats."""
+
+    peak: int
+    flops: int
+
+
+def forecast(plan: Plan, profiles: Profiles) -> Forecast:
+    """The peak of a step under ``plan`` and what it repeats, from the profiles of its segments."""
+    held = peak = flops = 0
+    for segment in plan:
+        cost = profiles[segment]
+        peak = max(peak, held + cost.forward_peak, held + cost.backward_peak)
+        held += cost.held
+        flops += cost.flops
+    return Forecast(peak, flops)
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    held: int
+    peak: int
+    flops: int
+    plan: Plan
+
+
+def _pareto(labels: Sequence[_Label]) -> list[_Label]:
+    """The labels of which no other one is at least as good in bytes held, peak and FLOPs."""
+    kept: list[_Label] = []
+    for label in sorted(labels, key=lambda x: (x.flops, x.peak, x.held)):
+        if not any(best.held <= label.held and best.peak <= label.peak for best in kept):
+            kept.append(label)
+    return kept
+
+
+def frontier(layers: int, profiles: Profiles) -> tuple[tuple[Plan, Forecast], ...]:
+    """Every plan that is the cheapest at its peak, from no recompute to the lowest peak that there is.
+
+    Exact: a plan that a label excludes cannot become better by what follows it, since what follows adds the
+    same FLOPs and the same bytes on top of both.
+    """
+    labels: list[list[_Label]] = [[] for _ in range(layers + 1)]
+    labels[0] = [_Label(0, 0, 0, ())]
+    ending: list[list[Segment]] = [[] for _ in range(layers + 1)]
+    for segment in sorted(profiles):
+        ending[segment.stop].append(segment)
+    for stop in range(1, layers + 1):
+        labels[stop] = _pareto(
+            [
+                _Label(
+                    held=before.held + cost.held,
+                    peak=max(
+                        before.peak,
+                        before.held + cost.forward_peak,
+                        before.held + cost.backward_peak,
+                    ),
+                    flops=before.flops + cost.flops,
+                    plan=(*before.plan, segment),
+                )
+                for segment in ending[stop]
+                for cost in (profiles[segment],)
+                for before in labels[segment.start]
+            ]
+        )
+    found: list[tuple[Plan, Forecast]] = []
+    for label in labels[layers]:  # by rising FLOPs
+        if not found or label.peak < found[-1][1].peak:
+            found.append((label.plan, Forecast(label.peak, label.flops)))
+    return tuple(found)
+
+
+def choose(layers: int, profiles: Profiles, budget: int) -> Plan | None:
+    """The plan with the fewest repeated FLOPs whose peak is at most ``budget`` bytes; None if none fits."""
+    fitting = (plan for plan, cost in frontier(layers, profiles) if cost.peak <= budget)
+    return next(fitting, None)
+
+
+def all_plans(layers: int) -> Iterator[Plan]:
+    """Every plan for ``layers`` layers, for brute force: 2^(N-1) ways to cut, each part recomputed or kept."""
+    for cuts in product((False, True), repeat=layers - 1):
+        bounds = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), layers]
+        parts = list(pairwise(bounds))
+        # A kept part of several layers is the same plan as its layers kept one by one.
+        choices = [(True, False) if stop - start == 1 else (True,) for start, stop in parts]
+        for flags in product(*choices):
+            yield tuple(
+                Segment(*part, recompute=flag) for part, flag in zip(parts, flags, strict=True)
+            )
+
+
+def agrees_with_brute_force(cases: int, seed: int) -> bool:
+    """Whether ``choose`` is as cheap as the best of all plans, on random profiles of up to six layers."""
+    draw = random.Random(seed)
+    for _ in range(cases):
+        layers = draw.randint(1, 6)
+        profiles = {
+            segment: Profile(*(draw.randint(0, 30) for _ in range(4)))
+            for plan in all_plans(layers)
+            for segment in plan
+        }
+        budget = draw.randint(10, 90)
+        fitting = [
+            cost.flops
+            for cost in (forecast(plan, profiles) for plan in all_plans(layers))
+            if cost.peak <= budget
+        ]
+        plan = choose(layers, profiles, budget)
+        if (plan is None) != (not fitting):
+            return False
+        if plan is not None:
+            cost = forecast(plan, profiles)
+            if cost.peak > budget or cost.flops != min(fitting):
+                return False
+    return True
+
+
+# --- the stack and its steps -------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    """LayerNorm, up, GELU, down: ``(B, d)`` to ``(B, e)`` through a hidden width ``h``."""
+
+    def __init__(self, d: int, h: int, e: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d)
+        self.up = nn.Linear(d, h)
+        self.down = nn.Linear(h, e)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, d)`` to ``(B, e)``."""
+        y: Tensor = self.down(nn.functional.gelu(self.up(self.norm(x))))
+        return y
+
+
+def run_layers(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
+    """Apply ``layers`` one after another."""
+    for layer in layers:
+        x = layer(x)
+    return x
+
+
+def apply_plan(layers: Sequence[nn.Module], plan: Plan, x: Tensor) -> Tensor:
+    """The forward pass of the stack under ``plan``."""
+    for segment in plan:
+        step = partial(run_layers, layers[segment.start : segment.stop])
+        x = checkpoint(step, x, use_reentrant=False) if segment.recompute else step(x)
+    return x
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    held: int
+    forward_peak: int
+    backward_peak: int
+
+
+def measure_step(
+    layers: Sequence[nn.Module], forward: Callable[[Tensor], Tensor], batch: int, width: int
+) -> _Step:
+    """Bytes that one step of ``forward`` holds and reaches, beside parameters, gradients and batch.
+
+    The input of ``forward`` is itself computed, as an inner layer's is, so that only the graph keeps it.
+    ``z`` stands for all that comes before and ``weight`` for all that comes after.
+    """
+    parameters = [p for layer in layers for p in layer.parameters()]
+    for p in parameters:
+        p.grad = torch.zeros_like(p)  # a training step after the first
+    z = torch.ones(batch, width, requires_grad=True, device=parameters[0].device)
+    z.grad = torch.zeros_like(z)
+    with torch.no_grad():
+        weight = torch.ones_like(run_layers(layers, z))
+    with LiveMemory() as live:
+        x = z * 1.0
+        y = forward(x)
+        del x
+        forward_peak = live.peak
+        held = live.current - y.untyped_storage().nbytes()
+        loss = (y * weight).sum()
+        del y
+        live.reset_peak()
+        loss.backward()
+        backward_peak = live.peak
+    return _Step(held, forward_peak, backward_peak)
+
+
+def profile_segments(
+    stack: Callable[[], list[Block]], batch: int, device: str
+) -> dict[Segment, Profile]:
+    """Profile every kept layer and every checkpointed run of layers.
+
+    On fake tensors for the CPU; a fake CUDA tensor would follow other kernels, so CUDA is profiled for real.
+    """
+    profiles: dict[Segment, Profile] = {}
+    with fake() if device == "cpu" else nullcontext():
+        layers = stack()
+        for start in range(len(layers)):
+            width = layers[start].norm.normalized_shape[0]
+            for stop in range(start + 1, len(layers) + 1):
+                part = layers[start:stop]
+                once = step_flops(part, partial(run_layers, part), batch, width)
+                for recompute in (False, True) if stop == start + 1 else (True,):
+                    whole = (Segment(0, stop - start, recompute),)
+                    forward = partial(apply_plan, part, whole)
+                    step = measure_step(part, forward, batch, width)
+                    repeated = step_flops(part, forward, batch, width) - once if recompute else 0
+                    profiles[Segment(start, stop, recompute)] = Profile(
+                        step.held, step.forward_peak, step.backward_peak, repeated
+                    )
+    return profiles
+
+
+def step_flops(
+    layers: Sequence[nn.Module], forward: Callable[[Tensor], Tensor], batch: int, width: int
+) -> int:
+    """FLOPs of one forward and backward through ``forward``, its input's gradient included."""
+    z = torch.ones(batch, width, requires_grad=True, device=next(layers[0].parameters()).device)
+    return count_flops(lambda: forward(z * 1.0).sum().backward())
+
+
+def measure_partitioner(
+    layers: Sequence[nn.Module], share: float, batch: int, width: int
+) -> Forecast:
+    """The same step, cut by PyTorch's min-cut partitioner with ``activation_memory_budget=share``.
+
+    The graphs that it makes are run operator by operator, so that kernels are the same as elsewhere here.
+    Its forward is the ordinary one; what it repeats shows as more FLOPs in its backward.
+    """
+    with functorch_config.patch(activation_memory_budget=share):
+        compiled = aot_module(
+            nn.Sequential(*layers),
+            fw_compiler=nop,
+            bw_compiler=nop,
+            partition_fn=min_cut_rematerialization_partition,
+        )
+        step = measure_step(
+            layers, compiled, batch, width
+        )  # the first call compiles, in its forward
+        step = measure_step(layers, compiled, batch, width)
+        x = torch.ones(batch, width, requires_grad=True, device=next(layers[0].parameters()).device)
+        own, plain = compiled(x).sum(), run_layers(layers, x).sum()
+    return Forecast(
+        max(step.forward_peak, step.backward_peak),
+        count_flops(own.backward) - count_flops(plain.backward),
+    )
+
+
+def uniform(layers: int, length: int) -> Plan:
+    """Checkpointed segments of ``length`` layers; the last one may be shorter."""
+    return tuple(
+        Segment(start, min(start + length, layers), recompute=True)
+        for start in range(0, layers, length)
+    )
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Profile, plan, apply the plans, and compare each with what really happens."""
+    draw = random.Random(config.seed)
+    n = config.layers
+    widths = [draw.randint(1, 4) * config.unit for _ in range(n + 1)]
+    hidden = [draw.randint(2, 12) * config.unit for _ in range(n)]
+
+    def stack() -> list[Block]:
+        with torch.device(config.device):
+            return [Block(d, h, e) for d, h, e in zip(widths, hidden, widths[1:], strict=False)]
+
+    progress(0.0, "profile the segments on fake tensors")
+    profiles = profile_segments(stack, config.batch, config.device)
+    best = frontier(n, profiles)
+
+    layers = stack()
+    baseline_flops = step_flops(layers, lambda x: run_layers(layers, x), config.batch, widths[0])
+
+    def measured(plan: Plan) -> Forecast:
+        def forward(x: Tensor) -> Tensor:
+            return apply_plan(layers, plan, x)
+
+        step = measure_step(layers, forward, config.batch, widths[0])
+        flops = step_flops(layers, forward, config.batch, widths[0]) - baseline_flops
+        return Forecast(max(step.forward_peak, step.backward_peak), flops)
+
+    progress(0.4, "apply the plans")
+    real = [measured(plan) for plan, _ in best]
+    kept = real[0]
+    leanest = real[-1]
+    by_length = {length: measured(uniform(n, length)) for length in range(1, n + 1)}
+    root = by_length[max(1, isqrt(n))]
+    each = by_length[1]
+    chosen = choose(n, profiles, root.peak)
+    assert chosen is not None  # √N spacing itself fits in this budget
+    at_root = measured(chosen)
+
+    progress(0.7, "PyTorch's partitioner")
+    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+    partitioned = [measure_partitioner(layers, share, config.batch, widths[0]) for share in shares]
+    beaten = all(
+        any(own.peak <= other.peak and own.flops <= other.flops for own in real)
+        for other in partitioned
+    )
+
+    progress(0.8, "brute force")
+    agrees = agrees_with_brute_force(config.random_cases, config.seed)
+    progress(1.0, "done")
+
+    live = {"zh": "真实张量上读存储的实时字节", "en": "live bytes of storages on real tensors"}
+    counted = {
+        "zh": "FlopCounterMode 逐算子累计",
+        "en": "summed by FlopCounterMode, operator by operator",
+    }
+
+    def peak(name: str, value: int, zh: str, en: str) -> Metric:
+        return Metric(name, value, "B", "exact", {"zh": zh, "en": en}, live)
+
+    def repeated(name: str, value: int, zh: str, en: str) -> Metric:
+        return Metric(name, value / baseline_flops, "", "exact", {"zh": zh, "en": en}, counted)
+
+    return Result(
+        metrics=(
+            Metric(
+                "peaks_as_predicted",
+                all(a == b for (_, a), b in zip(best, real, strict=True)),
+                "",
+                "exact",
+                {
+                    "zh": "前沿上每个方案的峰值与重算量都等于预测",
+                    "en": "peak and repeated FLOPs of every plan on the frontier equal the forecast",
+                },
+                {
+                    "zh": "预测来自伪张量上的分段画像，实测来自真实张量",
+                    "en": "forecast from segments profiled on fake tensors, measured on real ones",
+                },
+            ),
+            Metric(
+                "plans_on_frontier",
+                len(best),
+                "",
+                "exact",
+                {"zh": "帕累托前沿上的方案数", "en": "plans on the Pareto frontier"},
+                {"zh": "动态规划留下的标号", "en": "labels that the dynamic programme leaves"},
+            ),
+            Metric(
+                "equals_brute_force",
+                agrees,
+                "",
+                "exact",
+                {
+                    "zh": "随机小例上与穷举同价",
+                    "en": "as cheap as brute force on every random case",
+                },
+                {
+                    "zh": "至多六层，随机画像与随机预算，枚举全部方案",
+                    "en": "up to six layers, random profiles and budgets, all plans enumerated",
+                },
+            ),
+            Metric(
+                "random_cases",
+                config.random_cases,
+                "",
+                "exact",
+                {"zh": "与穷举对照的例数", "en": "cases compared with brute force"},
+                {"zh": "计数", "en": "counted"},
+            ),
+            peak("peak_kept", kept.peak, "全部保留的峰值", "peak with everything kept"),
+            peak(
+                "peak_each_block",
+                each.peak,
+                "每层一个检查点的峰值",
+                "peak with a checkpoint a block",
+            ),
+            peak("peak_root", root.peak, "每 √N 层一段的峰值", "peak with segments of √N layers"),
+            peak("peak_whole", by_length[n].peak, "整网一段的峰值", "peak with one segment"),
+            peak("peak_leanest", leanest.peak, "最省方案的峰值", "peak of the leanest plan"),
+            peak(
+                "peak_planned",
+                at_root.peak,
+                "预算等于 √N 峰值时的峰值",
+                "planned peak on the budget of √N",
+            ),
+            repeated(
+                "overhead_each_block",
+                each.flops,
+                "每层一个检查点的重算",
+                "repeated with a checkpoint a block",
+            ),
+            repeated(
+                "overhead_root",
+                root.flops,
+                "每 √N 层一段的重算",
+                "repeated with segments of √N layers",
+            ),
+            repeated(
+                "overhead_leanest", leanest.flops, "最省方案的重算", "repeated by the leanest plan"
+            ),
+            repeated(
+                "overhead_planned",
+                at_root.flops,
+                "预算等于 √N 峰值时的重算",
+                "repeated on the budget of √N",
+            ),
+            Metric(
+                "partitioner_dominated",
+                beaten,
+                "",
+                "exact",
+                {
+                    "zh": "PyTorch 自动预算的每个点都不优于前沿",
+                    "en": "no point of PyTorch's own budget is better than the frontier",
+                },
+                {
+                    "zh": "同一网络、同样的峰值与 FLOPs 口径",
+                    "en": "the same network, peaks and FLOPs read the same way",
+                },
+            ),
+        ),
+        figures=(
+            Figure(
+                "frontier",
+                {
+                    "zh": "峰值与重算：规划的前沿",
+                    "en": "Peak against recompute: the planner's frontier",
+                },
+                Axis({"zh": "步内激活峰值", "en": "activation peak of a step"}, "B"),
+                Axis({"zh": "重复的 FLOPs / 一步", "en": "FLOPs repeated / step"}),
+                (
+                    Series(
+                        {"zh": "规划，预测", "en": "planned, forecast"},
+                        tuple(float(cost.peak) for _, cost in best),
+                        tuple(cost.flops / baseline_flops for _, cost in best),
+                        "theory",
+                    ),
+                    Series(
+                        {"zh": "规划，实测", "en": "planned, measured"},
+                        tuple(float(cost.peak) for cost in real),
+                        tuple(cost.flops / baseline_flops for cost in real),
+                    ),
+                    Series(
+                        {"zh": "等长分段", "en": "equal segments"},
+                        tuple(float(cost.peak) for cost in by_length.values()),
+                        tuple(cost.flops / baseline_flops for cost in by_length.values()),
+                    ),
+                    Series(
+                        {"zh": "PyTorch 自动预算", "en": "PyTorch's own budget"},
+                        tuple(float(cost.peak) for cost in partitioned),
+                        tuple(cost.flops / baseline_flops for cost in partitioned),
+                    ),
+                ),
+            ),
+        ),
+    )

@@ -1,0 +1,159 @@
+"""The planner against brute force, and its profiles against bytes counted by hand."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations, pairwise
+
+import pytest
+import torch
+
+from runnable_demos.checkpoint_planner import (
+    PRESETS,
+    Block,
+    Profile,
+    Segment,
+    all_plans,
+    apply_plan,
+    choose,
+    forecast,
+    measure_step,
+    profile_segments,
+    run,
+    run_layers,
+    uniform,
+)
+from runnable_demos.measure import count_flops
+
+
+def simulate(
+    parts: list[tuple[int, int, bool]], costs: dict[tuple[int, int, bool], Profile]
+) -> int:
+    """The highest point of a step, by walking through it: forwards up, backwards down."""
+    level, highest = 0, 0
+    for part in parts:
+        highest = max(highest, level + costs[part].forward_peak)
+        level += costs[part].held
+    for part in reversed(parts):
+        level -= costs[part].held
+        highest = max(highest, level + costs[part].backward_peak)
+    return highest
+
+
+def every_way(layers: int) -> list[list[tuple[int, int, bool]]]:
+    """All plans, by choosing cut points and then which parts to recompute."""
+    ways = []
+    for count in range(layers):
+        for cuts in combinations(range(1, layers), count):
+            edges = [0, *cuts, layers]
+            parts = list(pairwise(edges))
+            for mask in range(2 ** len(parts)):
+                flags = [bool(mask >> i & 1) for i in range(len(parts))]
+                if all(flag or b - a == 1 for (a, b), flag in zip(parts, flags, strict=True)):
+                    ways.append([(a, b, f) for (a, b), f in zip(parts, flags, strict=True)])
+    return ways
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_chosen_plan_is_as_cheap_as_the_best_of_all(seed: int) -> None:
+    """No plan within the budget repeats fewer FLOPs, by an enumeration and a walk of the test's own."""
+    draw = random.Random(seed)
+    layers = draw.randint(1, 6)
+    ways = every_way(layers)
+    costs = {
+        part: Profile(*(draw.randint(0, 40) for _ in range(4))) for way in ways for part in way
+    }
+    budget = draw.randint(5, 120)
+    fitting = [
+        sum(costs[part].flops for part in way) for way in ways if simulate(way, costs) <= budget
+    ]
+    plan = choose(layers, {Segment(*part): cost for part, cost in costs.items()}, budget)
+    if plan is None:
+        assert fitting == []
+    else:
+        parts = [(s.start, s.stop, s.recompute) for s in plan]
+        assert simulate(parts, costs) <= budget
+        assert sum(costs[part].flops for part in parts) == min(fitting)
+
+
+def test_the_number_of_plans_is_every_second_fibonacci_number() -> None:
+    """Cutting n layers, with two choices for parts of one layer, gives F(2n+1) plans."""
+    fibonacci = [1, 1]
+    while len(fibonacci) < 14:
+        fibonacci.append(fibonacci[-1] + fibonacci[-2])
+    assert [len(set(all_plans(n))) for n in range(1, 7)] == [fibonacci[2 * n] for n in range(1, 7)]
+
+
+def test_a_kept_block_holds_what_its_operators_save() -> None:
+    """LayerNorm keeps its input and two statistics a row, up its input, GELU its input, down its input."""
+    batch, d, h, e = 8, 16, 48, 24
+    block = Block(d, h, e)
+    held = measure_step([block], block, batch, d).held
+    assert held == 4 * batch * (d + 2 + d + h + h)
+
+
+def test_a_recomputed_segment_holds_its_input_alone() -> None:
+    """Whatever its length, a checkpointed segment keeps one tensor of its first layer's width."""
+    layers = [Block(16, 64, 32), Block(32, 96, 8)]
+    plan = (Segment(0, 2, recompute=True),)
+    assert measure_step(layers, lambda x: apply_plan(layers, plan, x), 8, 16).held == 4 * 8 * 16
+
+
+def test_recompute_stops_before_the_last_matrix_product() -> None:
+    """The last linear layer's output is needed by nobody, so a block of its own repeats only the first."""
+    batch, d, h, e = 8, 16, 48, 24
+    profiles = profile_segments(lambda: [Block(d, h, e)], batch, "cpu")
+    assert profiles[Segment(0, 1, recompute=True)].flops == 2 * batch * d * h
+    assert profiles[Segment(0, 1, recompute=False)].flops == 0
+
+
+def test_every_plan_computes_the_same_gradients() -> None:
+    """A plan changes what is kept, not what is computed: gradients are equal bit for bit."""
+    torch.manual_seed(0)
+    layers = [Block(8, 24, 16), Block(16, 16, 8), Block(8, 40, 8)]
+    parameters = [p for layer in layers for p in layer.parameters()]
+    x = torch.randn(4, 8)
+    expected = torch.autograd.grad(run_layers(layers, x).square().sum(), parameters)
+    for plan in all_plans(3):
+        got = torch.autograd.grad(apply_plan(layers, plan, x).square().sum(), parameters)
+        assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
+
+
+def test_forecasts_on_fake_tensors_hold_on_real_ones() -> None:
+    """Peak and FLOPs of each plan of three layers are foretold exactly, not only those on the frontier."""
+    widths, hidden, batch = [16, 8, 32, 16], [64, 24, 48], 32
+
+    def stack() -> list[Block]:
+        return [Block(d, h, e) for d, h, e in zip(widths, hidden, widths[1:], strict=False)]
+
+    profiles = profile_segments(stack, batch, "cpu")
+    layers = stack()
+
+    def flops(forward: object) -> int:
+        z = torch.ones(batch, widths[0], requires_grad=True)
+        return count_flops(lambda: forward(z * 1.0).sum().backward())  # type: ignore[operator]
+
+    base = flops(lambda x: run_layers(layers, x))
+    for plan in all_plans(3):
+        forward = lambda x, plan=plan: apply_plan(layers, plan, x)  # noqa: E731 - bound to its plan
+        step = measure_step(layers, forward, batch, widths[0])
+        expected = forecast(plan, profiles)
+        assert expected.peak == max(step.forward_peak, step.backward_peak)
+        assert expected.flops == flops(forward) - base
+
+
+def test_uniform_segments_cover_all_layers_once() -> None:
+    """Segments follow each other without gaps, and only the last may be shorter."""
+    plan = uniform(7, 3)
+    assert [(s.start, s.stop) for s in plan] == [(0, 3), (3, 6), (6, 7)]
+
+
+def test_the_demo_finds_its_own_claims_true() -> None:
+    """At small size the forecasts hold, brute force agrees and the leanest plan is below all others."""
+    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, what: None).metrics}
+    assert metrics["peaks_as_predicted"] is True
+    assert metrics["equals_brute_force"] is True
+    assert metrics["partitioner_dominated"] is True
+    assert metrics["peak_leanest"] <= min(metrics["peak_each_block"], metrics["peak_root"])
+    assert metrics["peak_planned"] <= metrics["peak_root"]
+    assert metrics["overhead_planned"] <= metrics["overhead_root"]
