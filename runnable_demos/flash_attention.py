@@ -1,0 +1,587 @@
+"""Why need attention not keep its N×N matrix, and is the result still exact?
+
+The question
+    ``O = softmax(QKᵀ/√d) V`` with ``Q, K, V`` of shape ``(B, H, N, d)``.
+    Written as three operations it makes ``S`` and ``P`` of N×N and keeps ``P`` for the backward.
+    FlashAttention (Dao et al. 2022) keeps neither. Loop order and ``L`` are those of Dao 2023.
+
+The model
+    A row of softmax needs two numbers from the whole row:
+    its maximum ``m`` and the sum ``ℓ`` of ``exp(s − m)``.
+    Both can be carried from block to block. After columns 1…j, for each row,
+
+        m = max s,   ℓ = Σ exp(s − m),   Õ = Σ exp(s − m) v,   and at the end  O = Õ / ℓ.
+
+    A new block raises ``m`` to ``m'``, and what was summed is multiplied by ``exp(m − m')``.
+    The backward needs ``P`` again. It recomputes each block from ``Q``, ``K`` and
+    ``L = m + log ℓ`` as ``P = exp(S − L)``, and it replaces the row sum in softmax's gradient
+    by ``D = rowsum(dO ∘ O)``.
+
+The measurement
+    Forward and backward are compared with fp64, beside the three operations in equal precision.
+    Saved bytes, the live peak and the FLOPs of matrix products are read off the run, over N.
+    ``HBM`` stands for the slow memory: blocks pass through its two doors, which count bytes.
+
+The result
+    Exact to rounding; saved bytes linear in N; more FLOPs in the backward, fewer bytes moved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from runnable_demos.measure import LiveMemory, count_flops, saved_tensors, storage_bytes
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    Unit,
+    parameter,
+)
+
+TITLE: Text = {
+    "zh": "FlashAttention：分块、精确、不存矩阵",
+    "en": "FlashAttention: tiled, exact, no matrix kept",
+}
+QUESTION: Text = {
+    "zh": "注意力为什么不必保存 N×N 矩阵，结果仍然精确？代价是什么？",
+    "en": "Why need attention not keep its N×N matrix, and is still exact? What does that cost?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of one attention layer; memory is measured at N/16, N/8, … N."""
+
+    batch: int = parameter(1, {"zh": "批大小 B", "en": "batch B"}, 1, 8)
+    heads: int = parameter(1, {"zh": "头数 H", "en": "heads H"}, 1, 32)
+    length: int = parameter(4096, {"zh": "最长序列 N", "en": "longest sequence N"}, 64, 16384)
+    head_dim: int = parameter(64, {"zh": "头维 d", "en": "head dimension d"}, 8, 256)
+    block: int = parameter(128, {"zh": "块边长 B_r = B_c", "en": "block side B_r = B_c"}, 4, 512)
+    exact_length: int = parameter(
+        512, {"zh": "与 fp64 对照时的 N", "en": "N of the comparison with fp64"}, 16, 2048
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {
+    "small": Config(length=512, head_dim=32, block=32, exact_length=64),
+    "full": Config(),
+}
+
+
+# --- the algorithm -------------------------------------------------------------------------------
+
+
+class HBM:
+    """Slow memory behind two doors, ``load`` and ``store``; ``bytes`` counts what passes."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def load(self, X: Tensor, rows: slice) -> Tensor:
+        """``X[rows]``, on chip from now on."""
+        block = X[..., rows, :]
+        self.bytes += block.nbytes
+        return block
+
+    def store(self, X: Tensor, rows: slice, block: Tensor) -> None:
+        """Write a finished block to ``X[rows]``."""
+        X[..., rows, :] = block
+        self.bytes += block.nbytes
+
+
+def blocks(N: int, size: int) -> list[slice]:
+    """Rows 0…N in blocks of ``size``; the last one is shorter where N is no multiple of it."""
+    return [slice(i, min(i + size, N)) for i in range(0, N, size)]
+
+
+def hidden(rows: slice, columns: slice) -> bool:
+    """Whether a causal mask hides this whole block: its first column lies after its last row."""
+    return bool(columns.start >= rows.stop)
+
+
+def scores(Q_i: Tensor, K_j: Tensor, rows: slice, columns: slice, causal: bool) -> Tensor:
+    """``S_ij = Q_i K_jᵀ/√d``, shape ``(…, B_r, B_c)``, with −∞ above the diagonal where causal."""
+    S = (Q_i / math.sqrt(Q_i.shape[-1])) @ K_j.mT
+    if causal and columns.stop > rows.start + 1:  # the block crosses the diagonal
+        row = torch.arange(rows.start, rows.stop, device=S.device)[:, None]
+        column = torch.arange(columns.start, columns.stop, device=S.device)
+        S = S.masked_fill(column > row, -math.inf)
+    return S
+
+
+class FlashAttention(torch.autograd.Function):
+    """Algorithms 1 and 2 of FlashAttention-2; sums are held in the inputs' dtype, fp32 or fp64."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, Q: Tensor, K: Tensor, V: Tensor, causal: bool, size: int, hbm: HBM
+    ) -> Tensor:
+        """``Q, K, V`` to ``O``, all ``(…, N, d)``; saves the four and ``L`` of ``(…, N, 1)``."""
+        tiles = blocks(Q.shape[-2], size)
+        O = torch.empty_like(Q)
+        L = Q.new_empty(*Q.shape[:-1], 1)
+        for rows in tiles:
+            Q_i = hbm.load(Q, rows)
+            O_i = torch.zeros_like(Q_i)  # unnormalised: Σ exp(s − m) v
+            l = Q_i.new_zeros(*Q_i.shape[:-1], 1)
+            m = torch.full_like(l, -math.inf)
+            for columns in tiles:
+                if causal and hidden(rows, columns):
+                    break
+                K_j, V_j = hbm.load(K, columns), hbm.load(V, columns)
+                S = scores(Q_i, K_j, rows, columns, causal)
+                m_new = torch.maximum(m, S.amax(-1, keepdim=True))
+                P = torch.exp(S - m_new)
+                rescale = torch.exp(m - m_new)  # what was summed relative to the old maximum
+                l = rescale * l + P.sum(-1, keepdim=True)
+                O_i = rescale * O_i + P @ V_j
+                m = m_new
+            hbm.store(O, rows, O_i / l)
+            hbm.store(L, rows, m + torch.log(l))
+        ctx.save_for_backward(Q, K, V, O, L)
+        ctx.causal, ctx.size, ctx.hbm = causal, size, hbm
+        return O
+
+    @staticmethod
+    def backward(ctx: Any, dO: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        """``dO`` to ``dQ, dK, dV``: recompute ``P`` a block at a time and use it at once."""
+        Q, K, V, O, L = ctx.saved_tensors
+        causal, hbm = ctx.causal, ctx.hbm
+        tiles = blocks(Q.shape[-2], ctx.size)
+        D = (dO * O).sum(-1, keepdim=True)  # = rowsum(P ∘ dP), in N·d instead of N² operations
+        dQ, dK, dV = torch.zeros_like(Q), torch.empty_like(K), torch.empty_like(V)
+        hbm.bytes += dO.nbytes + O.nbytes + D.nbytes + dQ.nbytes  # read two, written two
+        for columns in tiles:
+            K_j, V_j = hbm.load(K, columns), hbm.load(V, columns)
+            dK_j, dV_j = torch.zeros_like(K_j), torch.zeros_like(V_j)
+            for rows in tiles:
+                if causal and hidden(rows, columns):
+                    continue
+                Q_i, dO_i = hbm.load(Q, rows), hbm.load(dO, rows)
+                L_i, D_i = hbm.load(L, rows), hbm.load(D, rows)
+                P = torch.exp(scores(Q_i, K_j, rows, columns, causal) - L_i)  # recomputed
+                dV_j += P.mT @ dO_i
+                dP = dO_i @ V_j.mT
+                dS = P * (dP - D_i) / math.sqrt(Q.shape[-1])
+                hbm.store(dQ, rows, hbm.load(dQ, rows) + dS @ K_j)
+                dK_j += dS.mT @ Q_i
+            hbm.store(dK, columns, dK_j)
+            hbm.store(dV, columns, dV_j)
+        return dQ, dK, dV, None, None, None
+
+
+def flash_attention(
+    Q: Tensor, K: Tensor, V: Tensor, causal: bool = False, size: int = 128, hbm: HBM | None = None
+) -> Tensor:
+    """Exact attention ``(…, N, d)`` in blocks of ``size``; both passes count into ``hbm``."""
+    apply = cast(Callable[..., Tensor], FlashAttention.apply)
+    return apply(Q, K, V, causal, size, hbm or HBM())
+
+
+def naive_attention(Q: Tensor, K: Tensor, V: Tensor, causal: bool = False) -> Tensor:
+    """The three operations, with ``S`` and ``P`` of shape ``(…, N, N)`` in memory."""
+    whole = slice(0, Q.shape[-2])
+    return torch.softmax(scores(Q, K, whole, whole, causal), dim=-1) @ V
+
+
+# --- the measurements ----------------------------------------------------------------------------
+
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class EagerTraffic(TorchDispatchMode):
+    """Bytes that unfused kernels move: each reads its inputs and writes its outputs, views none."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation, then count the tensors that it read and wrote."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if not func.is_view and func is not torch.ops.aten._unsafe_view.default:
+            self.bytes += sum(
+                x.nbytes for x in tree_leaves((args, kwargs, result)) if isinstance(x, Tensor)
+            )
+        return result
+
+
+def draw(config: Config, N: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """``[Q, K, V, dO]`` of ``(B, H, N, d)``, standard normal; all but ``dO`` ask for gradients."""
+    shape = (config.batch, config.heads, N, config.head_dim)
+    generator = torch.Generator().manual_seed(config.seed)
+    X = [torch.randn(shape, generator=generator).to(config.device, dtype) for _ in range(4)]
+    return [*(x.requires_grad_() for x in X[:3]), X[3]]
+
+
+def gradients(attention: Attention, X: list[Tensor]) -> list[Tensor]:
+    """``O, dQ, dK, dV`` for ``X = [Q, K, V, dO]``."""
+    Q, K, V, dO = X
+    O = attention(Q, K, V)
+    return [O.detach(), *torch.autograd.grad(O, (Q, K, V), dO)]
+
+
+def relative(X: Tensor, truth: Tensor) -> float:
+    """``‖X − truth‖ / ‖truth‖``, over all elements."""
+    return float((X - truth).norm() / truth.norm())
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """The worst over ``O, dQ, dK, dV`` and all cases; ``ratio`` is fp32 error over naive error."""
+
+    fp32: float
+    fp64: float
+    ratio: float
+
+
+def measure_errors(config: Config) -> Errors:
+    """Against fp64, on an aligned and a ragged length, with and without a causal mask."""
+    fp32 = fp64 = ratio = 0.0
+    for N in (config.exact_length, config.exact_length - 3):
+        for causal in (False, True):
+            flash = partial(flash_attention, causal=causal, size=config.block)
+            naive = partial(naive_attention, causal=causal)
+            single, double = draw(config, N), draw(config, N, torch.float64)
+            for ours, theirs, ours64, truth in zip(
+                gradients(flash, single),
+                gradients(naive, single),
+                gradients(flash, double),
+                gradients(naive, double),
+                strict=True,
+            ):
+                fp32 = max(fp32, relative(ours, truth))
+                fp64 = max(fp64, relative(ours64, truth))
+                ratio = max(ratio, relative(ours, truth) / relative(theirs, truth))
+    return Errors(fp32, fp64, ratio)
+
+
+def saved_bytes(attention: Attention, X: list[Tensor]) -> int:
+    """Bytes that ``attention`` keeps for its backward pass, ``Q, K, V`` among them."""
+    with saved_tensors() as saved:
+        O = attention(*X[:3])
+    del O
+    return saved.bytes
+
+
+def peak_bytes(attention: Attention, X: list[Tensor]) -> int:
+    """The most that is alive at once in forward and backward, beside ``Q, K, V`` and ``dO``."""
+    with LiveMemory() as live:
+        gradients(attention, X)
+    return live.peak
+
+
+@dataclass(frozen=True, slots=True)
+class Flops:
+    """FLOPs of the matrix products in one forward and one backward pass."""
+
+    forward: int
+    backward: int
+
+    @property
+    def step(self) -> int:
+        """Both passes."""
+        return self.forward + self.backward
+
+
+def measure_flops(attention: Attention, X: list[Tensor]) -> Flops:
+    """Count the forward pass, then forward and backward together."""
+    forward = count_flops(lambda: attention(*X[:3]))
+    return Flops(forward, count_flops(lambda: gradients(attention, X)) - forward)
+
+
+def eager_traffic(attention: Attention, X: list[Tensor]) -> int:
+    """Bytes moved by one forward and backward pass whose kernels are not fused."""
+    traffic = EagerTraffic()  # type: ignore[no-untyped-call]  # torch annotates no __init__ here
+    with traffic:
+        gradients(attention, X)
+    return traffic.bytes
+
+
+def flash_traffic(X: list[Tensor], size: int) -> int:
+    """Bytes through the doors of ``HBM`` in one forward and backward pass."""
+    hbm = HBM()
+    gradients(partial(flash_attention, size=size, hbm=hbm), X)
+    return hbm.bytes
+
+
+# --- the demo ------------------------------------------------------------------------------------
+
+SAVED: Text = {
+    "zh": "对保存给反向的张量求和，每块存储计一次，含 Q、K、V",
+    "en": "bytes saved for the backward, each storage once, Q, K and V among them",
+}
+PEAK: Text = {
+    "zh": "跟踪每块存储的生灭，前向加反向的最大值，不含 Q、K、V、dO",
+    "en": "storages followed from birth to death over forward and backward, without Q, K, V, dO",
+}
+FLOPS: Text = {
+    "zh": "FlopCounterMode 数出的矩阵乘 FLOPs，长度 N/4",
+    "en": "FLOPs of matrix products as FlopCounterMode counts them, at length N/4",
+}
+MOVED: Text = {
+    "zh": "前向加反向，长度 N/4；朴素计每个未融合算子的输入与输出，分块计经 HBM 两个入口的字节",
+    "en": "forward and backward at length N/4; naive: inputs and outputs of each unfused kernel, "
+    "tiled: what passes HBM's two doors",
+}
+ERROR: Text = {
+    "zh": "‖结果 − fp64‖/‖fp64‖，取 O、dQ、dK、dV 与各情形的最大值：能否整除块长、有无因果掩码",
+    "en": "largest ‖result − fp64‖/‖fp64‖ over O, dQ, dK, dV; aligned and ragged N, causal or not",
+}
+
+# name: unit, 中文, English, how it is measured
+EXACT: dict[str, tuple[Unit, str, str, Text]] = {
+    "naive_saved_bytes": ("B", "朴素注意力保存的字节，最长 N", "naive saves, longest N", SAVED),
+    "flash_saved_bytes": (
+        "B",
+        "FlashAttention 保存的字节，最长 N",
+        "flash saves, longest N",
+        SAVED,
+    ),
+    "saved_ratio": ("", "保存字节之比，朴素比 Flash，最长 N", "saved, naive over flash", SAVED),
+    "flash_saved_linear": (
+        "",
+        "Flash 保存的字节与 N 成正比",
+        "flash saves in proportion to N",
+        SAVED,
+    ),
+    "logsumexp_bytes_per_token": (
+        "B/token",
+        "Q、K、V、O 之外，每个 token 每个头多存的字节",
+        "saved beyond Q, K, V and O, for a token and head",
+        SAVED,
+    ),
+    "naive_peak_bytes": ("B", "朴素注意力的峰值，最长 N", "naive peak, longest N", PEAK),
+    "flash_peak_bytes": ("B", "FlashAttention 的峰值，最长 N", "flash peak, longest N", PEAK),
+    "peak_ratio": ("", "峰值之比，朴素比 Flash，最长 N", "peak, naive over flash, longest N", PEAK),
+    "naive_peak_matrices": (
+        "",
+        "朴素峰值折合多少个 N×N 矩阵",
+        "naive peak as a number of N×N matrices",
+        PEAK,
+    ),
+    "forward_flops_ratio": ("", "前向 FLOPs，Flash 比朴素", "forward, flash over naive", FLOPS),
+    "backward_flops_ratio": ("", "反向 FLOPs，Flash 比朴素", "backward, flash over naive", FLOPS),
+    "step_flops_ratio": ("", "前向加反向 FLOPs，Flash 比朴素", "both, flash over naive", FLOPS),
+    "backward_over_forward": ("", "Flash 反向与前向之比", "flash, backward over forward", FLOPS),
+    "causal_flops_ratio": (
+        "",
+        "跳过被遮住的块后，前向 FLOPs 剩下的比例",
+        "forward FLOPs left where hidden blocks are skipped",
+        FLOPS,
+    ),
+    "naive_bytes_moved": ("B", "朴素注意力搬运的字节", "moved by naive attention", MOVED),
+    "flash_bytes_moved": ("B", "FlashAttention 搬运的字节", "moved by FlashAttention", MOVED),
+    "traffic_ratio": ("", "搬运之比，朴素比 Flash", "moved, naive over flash", MOVED),
+    "traffic_ratio_small_block": (
+        "",
+        "块边长为四分之一时的搬运之比，朴素比 Flash",
+        "moved, naive over flash, with blocks a quarter as wide",
+        MOVED,
+    ),
+    "sdpa_saved_equal": (
+        "",
+        "scaled_dot_product_attention 保存的字节与本实现相等",
+        "scaled_dot_product_attention saves the same bytes as this code",
+        SAVED,
+    ),
+    "sdpa_bf16_saved_bytes_per_token": (
+        "B/token",
+        "bf16 的 SDPA 每个 token 每个头保存的字节",
+        "saved by SDPA in bf16, for a token and head",
+        SAVED,
+    ),
+    "sdpa_dropout_ratio": (
+        "",
+        "SDPA 打开 dropout 后保存字节的倍数",
+        "saved by SDPA with dropout over without",
+        SAVED,
+    ),
+}
+
+
+def bounded(errors: Errors) -> tuple[Metric, ...]:
+    """The three errors with their bounds."""
+    return (
+        Metric(
+            "fp32_error",
+            errors.fp32,
+            "",
+            "bounded",
+            {"zh": "fp32 分块结果的相对误差", "en": "relative error of the tiled result in fp32"},
+            ERROR,
+            1e-6,
+            {"zh": "约 8 倍 fp32 机器精度", "en": "about 8 times the machine epsilon of fp32"},
+        ),
+        Metric(
+            "fp64_error",
+            errors.fp64,
+            "",
+            "bounded",
+            {
+                "zh": "分块与三步算法的相对差，两者都用 fp64",
+                "en": "relative difference of tiled and naive, both in fp64",
+            },
+            ERROR,
+            2e-15,
+            {
+                "zh": "约 8 倍 fp64 机器精度：差别随精度缩小，所以只是舍入",
+                "en": "about 8 times the machine epsilon of fp64: it shrinks as rounding does",
+            },
+        ),
+        Metric(
+            "error_ratio",
+            errors.ratio,
+            "",
+            "bounded",
+            {
+                "zh": "分块误差与朴素误差之比，同为 fp32",
+                "en": "tiled error over naive error, both in fp32",
+            },
+            ERROR,
+            2.0,
+            {
+                "zh": "重标定多出的舍入与求和自身的舍入同阶",
+                "en": "rescaling adds roundings of the same order as those of the sums",
+            },
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Saved and peak bytes of one kind of attention, for each length."""
+
+    saved: tuple[int, ...]
+    peak: tuple[int, ...]
+
+
+def curve(zh: str, en: str, x: Sequence[float], y: Sequence[float], theory: bool = False) -> Series:
+    """One line of a figure."""
+    return Series({"zh": zh, "en": en}, tuple(x), tuple(y), "theory" if theory else "measured")
+
+
+def memory_figure(config: Config, lengths: Sequence[int], naive: Memory, flash: Memory) -> Figure:
+    """Bytes over N, both axes logarithmic: slope 2 against slope 1."""
+    d, row = config.head_dim, 4 * config.batch * config.heads
+    naive_theory = [row * (3 * N * d + N * N) for N in lengths]
+    flash_theory = [row * (4 * N * d + N) for N in lengths]
+    return Figure(
+        "memory_over_length",
+        {"zh": "注意力显存随序列长度 N 的增长", "en": "Attention memory over the length N"},
+        Axis({"zh": "序列长度 N", "en": "sequence length N"}, scale="log2"),
+        Axis({"zh": "字节", "en": "bytes"}, "B", scale="log2"),
+        (
+            curve("朴素峰值，实测", "naive peak, measured", lengths, naive.peak),
+            curve("朴素保存，实测", "naive saved, measured", lengths, naive.saved),
+            curve("理论 N² + 3Nd", "theory N² + 3Nd", lengths, naive_theory, theory=True),
+            curve("Flash 峰值，实测", "flash peak, measured", lengths, flash.peak),
+            curve("Flash 保存，实测", "flash saved, measured", lengths, flash.saved),
+            curve("理论 4Nd + N", "theory 4Nd + N", lengths, flash_theory, theory=True),
+        ),
+    )
+
+
+def traffic_figure(config: Config, sides: Sequence[int], naive: int, flash: list[int]) -> Figure:
+    """Bytes moved over the side of a block: what FlashAttention saves, it saves by block size."""
+    N, row = config.length // 4, 4 * config.batch * config.heads
+    leading = [row * (6 * config.head_dim + 2) * N * N / side for side in sides]
+    return Figure(
+        "traffic_over_block",
+        {"zh": "块越大，搬运越少", "en": "The larger the block, the fewer bytes are moved"},
+        Axis({"zh": "块边长", "en": "side of a block"}, scale="log2"),
+        Axis({"zh": "搬运的字节", "en": "bytes moved"}, "B", scale="log2"),
+        (
+            curve("朴素，实测", "naive, measured", sides, [naive] * len(sides)),
+            curve("Flash，实测", "flash, measured", sides, flash),
+            curve("理论主项", "theory, leading term", sides, leading, theory=True),
+        ),
+    )
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Errors at one length, memory over N, FLOPs at N/4, traffic over the block side, and SDPA."""
+    progress(0.0, "fp64")
+    errors = measure_errors(config)
+    naive, flash = naive_attention, partial(flash_attention, size=config.block)
+
+    lengths = [config.length >> k for k in (4, 3, 2, 1, 0)]
+    progress(0.1, f"N = {lengths[0]} … {lengths[-1]}")
+    drawn = [draw(config, N) for N in lengths]
+    memory = {
+        name: Memory(
+            tuple(saved_bytes(attention, X) for X in drawn),
+            tuple(peak_bytes(attention, X) for X in drawn),
+        )
+        for name, attention in (("naive", naive), ("flash", flash))
+    }
+    naive_saved, flash_saved = memory["naive"].saved, memory["flash"].saved
+    naive_peak, flash_peak = memory["naive"].peak[-1], memory["flash"].peak[-1]
+
+    progress(0.6, "FLOPs")
+    quarter = drawn[2]
+    naive_flops, flash_flops = measure_flops(naive, quarter), measure_flops(flash, quarter)
+    causal_flops = measure_flops(partial(flash, causal=True), quarter)
+
+    progress(0.8, "HBM")
+    sides = [config.block >> 2, config.block >> 1, config.block, config.block << 1]
+    naive_moved = eager_traffic(naive, quarter)
+    flash_moved = [flash_traffic(quarter, side) for side in sides]
+
+    progress(0.9, "scaled_dot_product_attention")
+    sdpa = F.scaled_dot_product_attention
+    sdpa_saved = saved_bytes(sdpa, drawn[-1])
+    sdpa_dropout = saved_bytes(partial(sdpa, dropout_p=0.1), drawn[-1])
+    sdpa_bf16 = saved_bytes(sdpa, draw(config, config.length, torch.bfloat16))
+
+    rows = config.batch * config.heads * config.length
+    matrix = rows * config.length * 4
+    values: dict[str, float] = {
+        "naive_saved_bytes": naive_saved[-1],
+        "flash_saved_bytes": flash_saved[-1],
+        "saved_ratio": naive_saved[-1] / flash_saved[-1],
+        "flash_saved_linear": len({b / N for b, N in zip(flash_saved, lengths, strict=True)}) == 1,
+        "logsumexp_bytes_per_token": (flash_saved[-1] - storage_bytes(drawn[-1])) / rows,
+        "naive_peak_bytes": naive_peak,
+        "flash_peak_bytes": flash_peak,
+        "peak_ratio": naive_peak / flash_peak,
+        "naive_peak_matrices": naive_peak / matrix,
+        "forward_flops_ratio": flash_flops.forward / naive_flops.forward,
+        "backward_flops_ratio": flash_flops.backward / naive_flops.backward,
+        "step_flops_ratio": flash_flops.step / naive_flops.step,
+        "backward_over_forward": flash_flops.backward / flash_flops.forward,
+        "causal_flops_ratio": causal_flops.forward / flash_flops.forward,
+        "naive_bytes_moved": naive_moved,
+        "flash_bytes_moved": flash_moved[2],
+        "traffic_ratio": naive_moved / flash_moved[2],
+        "traffic_ratio_small_block": naive_moved / flash_moved[0],
+        "sdpa_saved_equal": sdpa_saved == flash_saved[-1],
+        "sdpa_bf16_saved_bytes_per_token": sdpa_bf16 / rows,
+        "sdpa_dropout_ratio": sdpa_dropout / sdpa_saved,
+    }
+    exact = tuple(
+        Metric(name, values[name], unit, "exact", {"zh": zh, "en": en}, how)
+        for name, (unit, zh, en, how) in EXACT.items()
+    )
+    figures = (
+        memory_figure(config, lengths, memory["naive"], memory["flash"]),
+        traffic_figure(config, sides, naive_moved, flash_moved),
+    )
+    progress(1.0, "")
+    return Result((*bounded(errors), *exact), figures)
