@@ -1,0 +1,242 @@
+"""What does Adam keep when its states are 8-bit, and why are they scaled block by block?
+
+The question
+    8-bit Adam stores m and v as one byte each. The bytes mean nothing without a scale, so how many bytes a parameter
+    is that in all? And why one scale for each block, when one for the tensor would cost nothing?
+
+The model
+    A block of B values is divided by its largest magnitude N, and each quotient becomes the nearest of 256 codes q:
+
+        code_i = argmin_j |q_j − x_i / N|,   N = max_{i in block} |x_i|
+
+    The codes are dynamic: their spacing follows the magnitude, from 10⁻⁷ to 1. A value far below its N falls
+    where codes are sparse, so one outlier spoils the precision of all that share its scale.
+    Memory: 1 byte for m, 1 for v, and an fp32 scale for each block of each: 2 + 8/B bytes a parameter.
+
+The measurement
+    States are those of bitsandbytes after a step. The quantiser is written out here, never errs more than
+    the one in bitsandbytes, and is run with blocks and with one scale for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from runnable_demos.measure import storage_bytes
+from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+
+TITLE: Text = {"zh": "8-bit Adam 的状态与分块", "en": "8-bit Adam: its states and its blocks"}
+QUESTION: Text = {
+    "zh": "状态压到 8 位后，连同缩放因子每个参数要几字节？为什么要分块缩放？",
+    "en": "With 8-bit states, how many bytes a parameter are kept in all, and why is each block scaled by itself?",
+}
+REQUIRES = ("bitsandbytes",)
+
+SMALLEST_8BIT = 4096
+"""Tensors with fewer values keep fp32 states (``min_8bit_size`` in bitsandbytes)."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The tensors that are trained and quantised."""
+
+    values: int = parameter(
+        2**20, {"zh": "张量的元素数", "en": "values in the tensor"}, SMALLEST_8BIT, 2**26
+    )
+    block: int = parameter(256, {"zh": "块大小 B", "en": "block size B"}, 64, 4096)
+    outlier: int = parameter(
+        10_000, {"zh": "离群值是标准差的几倍", "en": "outlier in standard deviations"}, 10, 10**6
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(values=2**14), "full": Config()}
+
+
+def adam_state(values: int, config: Config) -> dict[str, Tensor]:
+    """The tensors in the state of bitsandbytes' 8-bit Adam for one weight, after one step."""
+    from bitsandbytes.optim.adam import Adam8bit  # noqa: PLC0415 - slow to import, and optional
+
+    weight = nn.Parameter(torch.zeros(values, device=config.device))
+    weight.grad = torch.ones_like(weight)
+    optimizer = Adam8bit([weight])
+    optimizer.step()
+    return {k: v for k, v in optimizer.state[weight].items() if isinstance(v, Tensor)}
+
+
+def quantize(x: Tensor, codes: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """Indices of the nearest codes, and the scale of each block.
+
+    ``x``: (n,) with n a multiple of ``block``; ``codes``: (256,) ascending. Returns (n/block, block) and (n/block, 1).
+    """
+    blocks = x.view(-1, block)
+    scale = blocks.abs().amax(dim=1, keepdim=True)
+    between = (codes[1:] + codes[:-1]) / 2
+    return torch.bucketize(blocks / scale, between), scale
+
+
+def round_trip(x: Tensor, codes: Tensor, block: int) -> Tensor:
+    """What is left of ``x`` after it was stored in 8 bits."""
+    index, scale = quantize(x, codes, block)
+    return (codes[index] * scale).view_as(x)
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Count the state, then quantise a tensor with one outlier, block by block and as a whole."""
+    progress(0.0, "load bitsandbytes")
+    from bitsandbytes.functional import create_dynamic_map  # noqa: PLC0415 - slow, and optional
+
+    state = adam_state(config.values, config)
+    progress(0.5, "states")
+    tiny = adam_state(SMALLEST_8BIT - 1, config)
+    maps = storage_bytes([state["qmap1"], state["qmap2"]])
+    own = storage_bytes(state) - maps
+
+    progress(0.7, "quantise")
+    codes = create_dynamic_map(signed=True).to(config.device)
+    generator = torch.Generator(config.device).manual_seed(config.seed)
+    x = torch.randn(config.values, generator=generator, device=config.device)
+    x[0] = config.outlier
+    by_block = round_trip(x, codes, config.block)
+    by_tensor = round_trip(x, codes, config.values)
+    # The outlier itself is the scale of its block and exact in both.
+    block_error = (by_block - x)[1:].abs().mean().item()
+    tensor_error = (by_tensor - x)[1:].abs().mean().item()
+    used_block = quantize(x, codes, config.block)[0].unique().numel()
+    used_tensor = quantize(x, codes, config.values)[0].unique().numel()
+    # How many values share a scale with the outlier.
+    spoiled = int(((by_block - x).abs() > (by_block - x)[config.block :].abs().max()).sum())
+    progress(1.0, "done")
+
+    counted = {
+        "zh": "bitsandbytes 一步之后 optimizer.state 的存储",
+        "en": "storages of bitsandbytes' optimizer.state after one step",
+    }
+    distinct = {"zh": "统计出现过的编码", "en": "distinct codes that occur"}
+    sizes = tuple(2**i for i in range(10, 17))
+    figure = Figure(
+        "bytes_by_size",
+        {"zh": "小张量不享受 8 位", "en": "Small tensors stay in fp32"},
+        Axis({"zh": "张量的元素数", "en": "values in the tensor"}, scale="log2"),
+        Axis({"zh": "状态字节/参数", "en": "state bytes a parameter"}, "B/param"),
+        (
+            Series(
+                {"zh": "2 + 8/B", "en": "2 + 8/B"},
+                tuple(float(n) for n in sizes),
+                tuple(2 + 8 / 256 for _ in sizes),
+                "theory",
+            ),
+            Series(
+                {
+                    "zh": "实测，含两张共用码表",
+                    "en": "measured, with the two code tables that all share",
+                },
+                tuple(float(n) for n in sizes),
+                tuple(storage_bytes(adam_state(n, config)) / n for n in sizes),
+            ),
+        ),
+    )
+    return Result(
+        (
+            Metric(
+                "state_bytes_per_param",
+                own / config.values,
+                "B/param",
+                "exact",
+                {"zh": "每个参数的状态，含缩放因子", "en": "state a parameter, scales included"},
+                counted,
+            ),
+            Metric(
+                "codes_bytes_per_param",
+                storage_bytes([state["state1"], state["state2"]]) / config.values,
+                "B/param",
+                "exact",
+                {"zh": "其中 8 位编码", "en": "of which 8-bit codes"},
+                counted,
+            ),
+            Metric(
+                "scales_bytes_per_param",
+                storage_bytes([state["absmax1"], state["absmax2"]]) / config.values,
+                "B/param",
+                "exact",
+                {"zh": "其中缩放因子", "en": "of which scales"},
+                counted,
+            ),
+            Metric(
+                "code_tables_bytes",
+                maps,
+                "B",
+                "exact",
+                {
+                    "zh": "全部参数共用的两张码表",
+                    "en": "the two code tables that all parameters share",
+                },
+                counted,
+            ),
+            Metric(
+                "small_tensor_bytes_per_param",
+                storage_bytes(tiny) / (SMALLEST_8BIT - 1),
+                "B/param",
+                "exact",
+                {
+                    "zh": "不足 4096 个元素的张量，每个参数的状态",
+                    "en": "state a parameter of a tensor with fewer than 4,096 values",
+                },
+                counted,
+            ),
+            Metric(
+                "codes_used_by_block",
+                used_block,
+                "",
+                "exact",
+                {"zh": "分块缩放用到的编码数", "en": "codes in use when blocks are scaled"},
+                distinct,
+            ),
+            Metric(
+                "codes_used_by_tensor",
+                used_tensor,
+                "",
+                "exact",
+                {
+                    "zh": "整张量缩放用到的编码数",
+                    "en": "codes in use when the tensor is scaled as one",
+                },
+                distinct,
+            ),
+            Metric(
+                "block_over_tensor_error",
+                block_error / tensor_error,
+                "",
+                "bounded",
+                {
+                    "zh": "分块误差与整张量误差之比",
+                    "en": "error with blocks over error with one scale",
+                },
+                {
+                    "zh": "一个离群值，其余为标准正态；平均绝对误差之比",
+                    "en": "one outlier among normal values; ratio of mean absolute errors",
+                },
+                bound=0.1,
+                reason={
+                    "zh": "共用一个缩放因子时，正态值被离群值压到编码稀疏的区间，只分到两打编码，分块时是 256 个",
+                    "en": "with one scale the outlier squeezes all others into two dozen codes; blocks give them 256",
+                },
+            ),
+            Metric(
+                "values_spoiled_by_block",
+                spoiled,
+                "",
+                "exact",
+                {
+                    "zh": "分块时误差超过其他各块最大误差的值",
+                    "en": "values whose error exceeds the largest one in all other blocks, with blocks",
+                },
+                {"zh": "计数", "en": "counted"},
+            ),
+        ),
+        (figure,),
+    )

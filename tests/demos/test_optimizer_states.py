@@ -1,0 +1,62 @@
+"""Optimizer states and transients against counts made by hand from each algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runnable_demos.metrics import Result
+from runnable_demos.optimizer_states import PRESETS, STEPS, measure, run
+
+CONFIG = PRESETS["small"]
+N = CONFIG.width
+WEIGHTS = CONFIG.matrices * N * N
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size."""
+    return run(CONFIG, lambda share, what: None)
+
+
+# fp32 numbers that each algorithm's paper keeps: (for a weight, for a matrix)
+NUMBERS = {
+    "sgd": (0, 0),
+    "momentum": (1, 0),
+    "rmsprop": (1, 1),  # a matrix has a step counter, too
+    "muon": (1, 0),
+    "adamw": (2, 1),
+    "amsgrad": (3, 1),
+    "adafactor": (0, N + N + 1),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_state_is_what_the_algorithm_keeps(result: Result, name: str) -> None:
+    """Bytes a parameter are four for each number that the algorithm needs between steps."""
+    each, per_matrix = NUMBERS[name]
+    state = next(m.value for m in result.metrics if m.name == f"state_{name}")
+    assert state == 4 * each + 4 * per_matrix / (N * N)
+
+
+def test_eight_bit_state_is_two_bytes_and_its_scales(result: Result) -> None:
+    """One byte for each moment, an fp32 scale for 256 of each, and two tables of 256 fp32 codes."""
+    state = next(m.value for m in result.metrics if m.name == "state_adam8bit")
+    assert state == 2 + 2 * 4 / 256 + 2 * 256 * 4 / WEIGHTS
+
+
+def test_no_state_exists_before_the_first_step(result: Result) -> None:
+    """States appear at the first step, which is why the second step is the one to measure."""
+    assert next(m.value for m in result.metrics if m.name == "state_before_first_step") == 0
+
+
+@pytest.mark.parametrize("matrices", [1, 2, 5])
+def test_transients_follow_how_the_step_is_written(matrices: int) -> None:
+    """A loop needs the root and the quotient, and still holds the last matrix's; foreach needs all roots."""
+    config = replace(CONFIG, matrices=matrices)
+    copies = {
+        name: measure(factory, config).transient * matrices / 4
+        for name, (_, factory) in STEPS.items()
+    }
+    assert copies == {"loop": 2 if matrices == 1 else 3, "foreach": matrices, "fused": 0}
