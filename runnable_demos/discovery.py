@@ -1,0 +1,100 @@
+"""Find the demos in a folder by reading them; none is imported, so torch may be missing.
+
+A demo is a file with ``TITLE``, ``QUESTION``, ``PRESETS`` and a function ``run``.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runnable_demos.metrics import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What a demo's file says about itself.
+
+    ``requires`` names the packages that it imports beside torch and NumPy.
+    """
+
+    name: str
+    path: Path
+    title: Text
+    question: Text
+    requires: tuple[str, ...]
+
+
+class DemoError(ValueError):
+    """A file that looks like a demo and is none; the message is one sentence with its path."""
+
+
+def discover(folder: Path) -> dict[str, Demo]:
+    """The demos in ``folder`` by name, sorted. A folder that is missing holds none.
+
+    Raises ``DemoError`` where a demo cannot be read, ``OSError`` where the folder cannot.
+    """
+    found = {}
+    for path in sorted(folder.glob("*.py")):
+        demo = read(path)
+        if demo is not None:
+            found[demo.name] = demo
+    return found
+
+
+def read(path: Path) -> Demo | None:
+    """The demo in a file, or ``None`` where it is another kind of module."""
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise DemoError(f"{path}:{line}: this file is not valid Python: {error}") from None
+    values = _assignments(tree)
+    runs = any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body)
+    if not runs or "PRESETS" not in values:
+        return None
+    return Demo(
+        name=path.stem,
+        path=path,
+        title=_text(path, values, "TITLE"),
+        question=_text(path, values, "QUESTION"),
+        requires=_names(path, values["REQUIRES"]) if "REQUIRES" in values else (),
+    )
+
+
+def _assignments(tree: ast.Module) -> dict[str, ast.expr]:
+    values: dict[str, ast.expr] = {}
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+            values[node.target.id] = node.value
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    values[target.id] = node.value
+    return values
+
+
+def _literal(path: Path, node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise DemoError(f"{path}:{node.lineno}: this value must be a literal") from None
+
+
+def _names(path: Path, node: ast.expr) -> tuple[str, ...]:
+    value = _literal(path, node)
+    if not isinstance(value, tuple) or not all(isinstance(name, str) for name in value):
+        raise DemoError(f"{path}:{node.lineno}: REQUIRES must be a tuple of package names")
+    return value
+
+
+def _text(path: Path, values: Mapping[str, ast.expr], name: str) -> Text:
+    if name not in values:
+        raise DemoError(f"{path}:1: a demo says its {name}: {{'zh': …, 'en': …}}")
+    value = _literal(path, values[name])
+    if not isinstance(value, dict) or not {"zh", "en"} <= value.keys():
+        raise DemoError(f"{path}:{values[name].lineno}: {name} must hold 'zh' and 'en'")
+    return value

@@ -1,0 +1,56 @@
+"""Discovery: demos are found by reading their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runnable_demos import discovery
+
+DEMO = """
+raise SystemExit("a demo is never executed to be found")
+TITLE: Text = {"zh": "题", "en": "A " "title"}
+QUESTION = {"zh": "问？", "en": "Why?"}
+REQUIRES = ("triton",)
+PRESETS = {"small": 1}
+def run(config, progress): ...
+"""
+
+
+def test_a_demo_is_described_without_being_imported(tmp_path: Path) -> None:
+    """Name, title, question and required packages are read from the syntax tree."""
+    (tmp_path / "one.py").write_text(DEMO, encoding="utf-8")
+    (tmp_path / "helper.py").write_text("def run(): ...\n")
+    (tmp_path / "notes.txt").write_text("PRESETS")
+    assert discovery.discover(tmp_path) == {
+        "one": discovery.Demo(
+            "one",
+            tmp_path / "one.py",
+            {"zh": "题", "en": "A title"},
+            {"zh": "问？", "en": "Why?"},
+            ("triton",),
+        )
+    }
+
+
+def test_a_missing_folder_holds_no_demo(tmp_path: Path) -> None:
+    """A base without demos is a base."""
+    assert discovery.discover(tmp_path / "none") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def run(:\n", r"one\.py:1: this file is not valid Python"),
+        ("PRESETS = {}\ndef run(): ...\n", r"one\.py:1: a demo says its TITLE"),
+        (DEMO.replace('"A " "title"', "title"), r"one\.py:3: this value must be a literal"),
+        (DEMO.replace('"en": "Why?"', '"fr": "?"'), r"one\.py:4: QUESTION must hold 'zh' and 'en'"),
+        (DEMO.replace('("triton",)', '("triton")'), r"one\.py:5: REQUIRES must be a tuple"),
+    ],
+)
+def test_a_broken_demo_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    """Each fault is one sentence with file and line."""
+    (tmp_path / "one.py").write_text(text, encoding="utf-8")
+    with pytest.raises(discovery.DemoError, match=message):
+        discovery.discover(tmp_path)
