@@ -100,6 +100,7 @@ def run(config: Config, progress: Progress) -> Result:
     def state_numbers(name: str, zh: str, en: str) -> Metric:
         return Metric(f"numbers_{name}", numbers[name], "", "exact", {"zh": zh, "en": en}, counted)
 
+    rows = row_counts(n)
     figure = Figure(
         "state_by_shape",
         {
@@ -108,25 +109,18 @@ def run(config: Config, progress: Progress) -> Result:
         },
         Axis({"zh": "行数", "en": "rows"}, scale="log2"),
         Axis({"zh": "状态里的数", "en": "numbers in the state"}, scale="log2"),
-        tuple(
-            Series(label, xs, ys, mark)
-            for label, xs, ys, mark in (
-                (
-                    {"zh": "行数 + 列数", "en": "rows + columns"},
-                    tuple(float(r) for r in row_counts(n)),
-                    tuple(float(r + n * n // r) for r in row_counts(n)),
-                    "theory",
-                ),
-                (
-                    {"zh": "实测", "en": "measured"},
-                    tuple(float(r) for r in row_counts(n)),
-                    tuple(
-                        storage_bytes(state_after_one_step(random(r, n * n // r))) / 4
-                        for r in row_counts(n)
-                    ),
-                    "measured",
-                ),
-            )
+        (
+            Series(
+                {"zh": "行数 + 列数", "en": "rows + columns"},
+                tuple(float(r) for r in rows),
+                tuple(float(r + n * n // r) for r in rows),
+                "theory",
+            ),
+            Series(
+                {"zh": "实测", "en": "measured"},
+                tuple(float(r) for r in rows),
+                tuple(storage_bytes(state_after_one_step(random(r, n * n // r))) / 4 for r in rows),
+            ),
         ),
     )
     return Result(
