@@ -1,0 +1,361 @@
+"""Within one transformer block, what should be kept and what computed again?
+
+The question
+    Full recompute keeps a block's input and repeats its whole forward. No recompute keeps everything.
+    Between them, each tensor has a price: the bytes that it holds against the FLOPs that bring it back.
+
+The model
+    A pre-norm block in bf16, without dropout, with attention written out (no fused kernel):
+
+        x ─ norm ─ qkv ─ scores ─ softmax ─ context ─ proj ─ + ─ norm ─ up ─ GELU ─ down ─ +
+
+    Six of its operators are matrix products. For s tokens of width h, with a heads, each keeps or repeats
+
+        qkv     3sh numbers   6sh² FLOPs        up      4sh   8sh²
+        scores  as²           2s²h              down     sh   8sh²
+        context  sh           2s²h
+        proj     sh           2sh²
+
+    so a byte of scores brings back h/a FLOPs, a byte of a linear layer's output at least h: the scores
+    are the large, cheap ones. Whatever is not a matrix product costs no FLOPs to speak of.
+
+The measurement
+    ``torch.utils.checkpoint`` with a selective policy, for each of the 2⁶ sets of products whose outputs are kept:
+    bytes held between forward and backward, and FLOPs repeated. Beside them no checkpoint, and one around the
+    attention core alone, which is what Korthikanti et al. call selective recomputation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+
+from runnable_demos.measure import LiveMemory, count_flops
+from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+
+TITLE: Text = {"zh": "选择性重算", "en": "Selective recompute"}
+QUESTION: Text = {
+    "zh": "一个 Transformer 块里，哪些张量值得留，哪些应该重算？",
+    "en": "Within a transformer block, which tensors are worth keeping and which should be computed again?",
+}
+
+PRODUCTS = ("qkv", "scores", "context", "proj", "up", "down")
+"""The block's matrix products, in the order in which it calls them."""
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Config:
+    """One sequence through one block."""
+
+    tokens: int = parameter(512, {"zh": "序列长度 s", "en": "sequence length s"}, 8, 8192)
+    width: int = parameter(256, {"zh": "隐藏宽度 h", "en": "hidden width h"}, 8, 8192)
+    heads: int = parameter(8, {"zh": "头数 a", "en": "heads a"}, 1, 128)
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(tokens=64, width=32, heads=4), "full": Config()}
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block: ``(s, h)`` to ``(s, h)``."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.proj = nn.Linear(width, width, bias=False)
+        self.up = nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+        self.core: Callable[[Tensor], Tensor] = self.attend
+
+    def attend(self, qkv: Tensor) -> Tensor:
+        """The attention core: ``(s, 3h)`` to ``(s, h)``, with its ``(a, s, s)`` scores written out."""
+        s, width = qkv.shape[0], qkv.shape[1] // 3
+        q, k, v = qkv.view(s, 3, self.heads, width // self.heads).permute(1, 2, 0, 3)
+        scores = torch.bmm(q * (width // self.heads) ** -0.5, k.transpose(1, 2))
+        context = torch.bmm(scores.softmax(dim=-1), v)
+        return context.transpose(0, 1).reshape(s, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(s, h)`` to ``(s, h)``."""
+        x = x + self.proj(self.core(self.qkv(self.norm1(x))))
+        y: Tensor = x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+        return y
+
+
+class Keep:
+    """A selective policy: keep the outputs of some of the block's products, recompute all else."""
+
+    def __init__(self, kept: frozenset[str]) -> None:
+        self.kept = kept
+        self.calls = {False: 0, True: 0}
+
+    def __call__(self, context: Any, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        """Count the products as they come, in the forward and again in the recomputation."""
+        if op not in (aten.mm.default, aten.bmm.default):
+            return CheckpointPolicy.PREFER_RECOMPUTE
+        name = PRODUCTS[self.calls[context.is_recompute]]
+        self.calls[context.is_recompute] += 1
+        return (
+            CheckpointPolicy.MUST_SAVE if name in self.kept else CheckpointPolicy.PREFER_RECOMPUTE
+        )
+
+
+def keeping(block: Block, kept: frozenset[str]) -> Callable[[Tensor], Tensor]:
+    """The block under a checkpoint that keeps the outputs of the products in ``kept``."""
+
+    def forward(x: Tensor) -> Tensor:
+        contexts = partial(create_selective_checkpoint_contexts, Keep(kept))
+        y: Tensor = checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+        return y
+
+    return forward
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Bytes held between forward and backward, and FLOPs repeated in the backward."""
+
+    held: int
+    flops: int
+
+
+def measure(forward: Callable[[Tensor], Tensor], config: Config) -> tuple[int, int]:
+    """Bytes that ``forward`` holds for the backward, its input among them, and FLOPs of a whole step."""
+    leaf = torch.ones(
+        config.tokens,
+        config.width,
+        dtype=torch.bfloat16,
+        device=config.device,
+        requires_grad=True,
+    )
+    with LiveMemory() as live:
+        x = leaf * 1.0
+        y = forward(x)
+        del x
+        held = live.current - y.untyped_storage().nbytes()
+        del y
+    return held, count_flops(lambda: forward(leaf * 1.0).sum().backward())
+
+
+def frontier(points: dict[frozenset[str], Point]) -> list[frozenset[str]]:
+    """The sets that no other one beats in both bytes and FLOPs, by rising bytes."""
+    best: list[frozenset[str]] = []
+    for kept in sorted(points, key=lambda k: (points[k].held, points[k].flops)):
+        if not best or points[kept].flops < points[best[-1]].flops:
+            best.append(kept)
+    return best
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Measure every set of kept products, no checkpoint, and a checkpoint around the attention core."""
+    torch.manual_seed(config.seed)
+    block = Block(config.width, config.heads).to(config.device, torch.bfloat16)
+
+    progress(0.0, "no checkpoint")
+    all_held, step = measure(block, config)
+    points: dict[frozenset[str], Point] = {}
+    choices = list(product((False, True), repeat=len(PRODUCTS)))
+    for i, flags in enumerate(choices):
+        kept = frozenset(name for name, flag in zip(PRODUCTS, flags, strict=True) if flag)
+        progress(i / len(choices), f"keep {', '.join(sorted(kept)) or 'nothing'}")
+        kept_bytes, flops = measure(keeping(block, kept), config)
+        points[kept] = Point(kept_bytes, flops - step)
+
+    progress(1.0, "the attention core alone")
+    block.core = lambda qkv: checkpoint(block.attend, qkv, use_reentrant=False)
+    core_held, core_flops = measure(block, config)
+    core = Point(core_held, core_flops - step)
+
+    full = points[frozenset()]
+    # Nobody's backward needs the output of down: recompute stops before it.
+    useful = frozenset(PRODUCTS) - {"down"}
+    nothing_repeated = points[useful]
+    no_scores = points[useful - {"scores"}]
+    best = frontier(points)
+    token = config.tokens
+
+    held_by = {
+        "zh": "前向之后、反向之前仍然存活的字节，含块的输入",
+        "en": "bytes alive between forward and backward, the block's input among them",
+    }
+    counted = {"zh": "FlopCounterMode 计数", "en": "counted by FlopCounterMode"}
+
+    def held(name: str, value: int, zh: str, en: str) -> Metric:
+        return Metric(name, value / token, "B/token", "exact", {"zh": zh, "en": en}, held_by)
+
+    def repeated(name: str, value: int, zh: str, en: str) -> Metric:
+        return Metric(name, value / step, "", "exact", {"zh": zh, "en": en}, counted)
+
+    def price(name: str) -> float:
+        """FLOPs repeated for each byte that is given up with one product's output."""
+        without = points[useful - {name}]
+        return (without.flops - nothing_repeated.flops) / (nothing_repeated.held - without.held)
+
+    return Result(
+        (
+            held(
+                "held_all",
+                all_held,
+                "不设检查点，每个词元持有",
+                "held a token without a checkpoint",
+            ),
+            held(
+                "held_full", full.held, "整块重算，每个词元持有", "held a token with full recompute"
+            ),
+            held(
+                "held_core",
+                core.held,
+                "只重算注意力核心，每个词元持有",
+                "held a token, attention core recomputed",
+            ),
+            held(
+                "held_products",
+                nothing_repeated.held,
+                "只留前五个矩阵乘的输出，每个词元持有",
+                "held a token with the outputs of all products but down",
+            ),
+            held(
+                "held_no_scores",
+                no_scores.held,
+                "再放弃分数，每个词元持有",
+                "held a token when the scores are given up, too",
+            ),
+            repeated(
+                "repeated_full",
+                full.flops,
+                "整块重算占一步的 FLOPs",
+                "full recompute over a step's FLOPs",
+            ),
+            repeated(
+                "repeated_core",
+                core.flops,
+                "只重算注意力核心占一步的 FLOPs",
+                "recompute of the attention core over a step's FLOPs",
+            ),
+            repeated(
+                "repeated_products",
+                nothing_repeated.flops,
+                "只留前五个矩阵乘的输出时重复的 FLOPs",
+                "FLOPs repeated when the outputs of all products but down are kept",
+            ),
+            repeated(
+                "repeated_no_scores",
+                no_scores.flops,
+                "只重算分数占一步的 FLOPs",
+                "recompute of the scores over a step's FLOPs",
+            ),
+            Metric(
+                "core_share_of_bytes",
+                (all_held - core.held) / all_held,
+                "",
+                "exact",
+                {
+                    "zh": "注意力核心占全部持有字节",
+                    "en": "share of all held bytes that is the attention core's",
+                },
+                held_by,
+            ),
+            Metric(
+                "price_scores",
+                price("scores"),
+                "",
+                "exact",
+                {
+                    "zh": "放弃一字节分数要重复的 FLOPs",
+                    "en": "FLOPs repeated for a byte of scores given up",
+                },
+                counted,
+            ),
+            Metric(
+                "price_up",
+                price("up"),
+                "",
+                "exact",
+                {
+                    "zh": "放弃一字节 up 输出要重复的 FLOPs",
+                    "en": "FLOPs repeated for a byte of up's output given up",
+                },
+                counted,
+            ),
+            Metric(
+                "price_ratio",
+                price("up") / price("scores"),
+                "",
+                "exact",
+                {"zh": "两者之比", "en": "the second over the first"},
+                counted,
+            ),
+            Metric(
+                "last_product_saves_nothing",
+                all(points[kept].flops == points[kept | {"down"}].flops for kept in points),
+                "",
+                "exact",
+                {
+                    "zh": "留不留 down 的输出，重复的 FLOPs 都一样",
+                    "en": "as many FLOPs are repeated with the output of down kept as without it",
+                },
+                counted,
+            ),
+            Metric(
+                "plans_measured",
+                len(points),
+                "",
+                "exact",
+                {"zh": "实测的保留集合数", "en": "sets of kept outputs that were measured"},
+                {"zh": "六个矩阵乘的全部子集", "en": "all subsets of the six products"},
+            ),
+            Metric(
+                "plans_on_frontier",
+                len(best),
+                "",
+                "exact",
+                {"zh": "帕累托前沿上的集合数", "en": "of which on the Pareto frontier"},
+                {"zh": "逐对比较", "en": "compared pair by pair"},
+            ),
+        ),
+        (
+            Figure(
+                "frontier",
+                {"zh": "留下的字节与重复的 FLOPs", "en": "Bytes kept against FLOPs repeated"},
+                Axis({"zh": "每个词元持有的字节", "en": "bytes held a token"}, "B/token"),
+                Axis({"zh": "重复的 FLOPs / 一步", "en": "FLOPs repeated / step"}),
+                (
+                    Series(
+                        {"zh": "帕累托前沿", "en": "Pareto frontier"},
+                        tuple(points[k].held / token for k in best),
+                        tuple(points[k].flops / step for k in best),
+                        "theory",
+                    ),
+                    Series(
+                        {"zh": "六个矩阵乘的子集", "en": "subsets of the six products"},
+                        tuple(p.held / token for p in points.values()),
+                        tuple(p.flops / step for p in points.values()),
+                    ),
+                    Series(
+                        {"zh": "只重算注意力核心", "en": "attention core alone"},
+                        (core.held / token,),
+                        (core.flops / step,),
+                    ),
+                    Series(
+                        {"zh": "不设检查点", "en": "no checkpoint"}, (all_held / token,), (0.0,)
+                    ),
+                ),
+            ),
+        ),
+    )

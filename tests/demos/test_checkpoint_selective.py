@@ -1,0 +1,109 @@
+"""Bytes kept and FLOPs repeated within a block, against counts by hand for every choice."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+
+import pytest
+import torch
+from torch import Tensor
+
+from runnable_demos.checkpoint_selective import PRESETS, PRODUCTS, Block, keeping, measure, run
+from runnable_demos.metrics import Metric
+
+CONFIG = PRESETS["small"]
+S, H, A = CONFIG.tokens, CONFIG.width, CONFIG.heads
+
+# By hand: numbers in each product's output, and its FLOPs (a multiply-add is two).
+NUMBERS = {
+    "qkv": 3 * S * H,
+    "scores": A * S * S,
+    "context": S * H,
+    "proj": S * H,
+    "up": 4 * S * H,
+    "down": S * H,
+}
+FLOPS = {
+    "qkv": 2 * S * H * 3 * H,
+    "scores": 2 * A * S * S * (H // A),
+    "context": 2 * A * S * S * (H // A),
+    "proj": 2 * S * H * H,
+    "up": 2 * S * H * 4 * H,
+    "down": 2 * S * 4 * H * H,
+}
+STEP = 3 * sum(FLOPS.values())  # each product has two in the backward
+
+
+@pytest.fixture(scope="module")
+def block() -> Block:
+    """A block in bf16."""
+    torch.manual_seed(0)
+    return Block(H, A).to(torch.bfloat16)
+
+
+@pytest.fixture(scope="module")
+def metrics() -> dict[str, Metric]:
+    """One run at small size."""
+    return {m.name: m for m in run(CONFIG, lambda share, what: None).metrics}
+
+
+def test_every_choice_holds_and_repeats_what_a_count_by_hand_says(block: Block) -> None:
+    """Held are the input and what is kept; repeated is what is not kept, but for the last product."""
+    for kept in chain.from_iterable(combinations(PRODUCTS, n) for n in range(len(PRODUCTS) + 1)):
+        held, flops = measure(keeping(block, frozenset(kept)), CONFIG)
+        assert held == 2 * (S * H + sum(NUMBERS[name] for name in kept))
+        repeated = sum(FLOPS[name] for name in PRODUCTS if name not in (*kept, "down"))
+        assert flops - STEP == repeated
+
+
+def test_without_a_checkpoint_each_operator_keeps_its_own(metrics: dict[str, Metric]) -> None:
+    """Two norms (input, two statistics), qkv, scaled q, probabilities, and the inputs of four linear layers."""
+    norms = 2 * (H + 2)
+    linears = H + H + H + 4 * H  # inputs of qkv, proj, up, down
+    attention = 3 * H + H + A * S  # q, k and v in one storage; q scaled; softmax's output
+    gelu = 4 * H
+    assert metrics["held_all"].value == 2 * (norms + linears + attention + gelu)
+
+
+def test_recomputing_the_core_drops_probabilities_and_scaled_queries(
+    metrics: dict[str, Metric],
+) -> None:
+    """The attention core's own tensors go; its input, the qkv output, stays."""
+    assert metrics["held_all"].value - metrics["held_core"].value == 2 * (A * S + H)
+    assert metrics["repeated_core"].value == FLOPS["scores"] / STEP
+
+
+def test_prices_are_those_of_the_formula(metrics: dict[str, Metric]) -> None:
+    """In bf16 a byte of scores brings back h/a FLOPs and a byte of up's output h."""
+    assert metrics["price_scores"].value == H / A
+    assert metrics["price_up"].value == H
+    assert metrics["price_ratio"].value == A
+    assert metrics["last_product_saves_nothing"].value is True
+
+
+def test_no_measured_choice_beats_the_frontier(metrics: dict[str, Metric]) -> None:
+    """The count of points on the frontier is that of a pairwise comparison by the test."""
+    points = {}
+    for kept in chain.from_iterable(combinations(PRODUCTS, n) for n in range(len(PRODUCTS) + 1)):
+        held = S * H + sum(NUMBERS[name] for name in kept)
+        points[kept] = (held, sum(FLOPS[n] for n in PRODUCTS if n not in (*kept, "down")))
+    undominated = {
+        p
+        for p in points.values()
+        if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points.values())
+    }
+    assert metrics["plans_on_frontier"].value == len(undominated)
+
+
+def test_gradients_do_not_depend_on_what_is_kept(block: Block) -> None:
+    """A policy decides where a tensor comes from, not what it is."""
+    x = torch.randn(S, H, dtype=torch.bfloat16)
+    parameters = list(block.parameters())
+
+    def gradients(output: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(output.float().square().sum(), parameters)
+
+    expected = gradients(block(x))
+    for kept in (frozenset(), frozenset({"qkv", "up"}), frozenset(PRODUCTS)):
+        got = gradients(keeping(block, kept)(x))
+        assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
