@@ -39,6 +39,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.measure import LiveMemory, count_flops, saved_tensors, storage_bytes
 from runnable_demos.metrics import (
@@ -199,6 +200,12 @@ def naive_attention(Q: Tensor, K: Tensor, V: Tensor, causal: bool = False) -> Te
     """The three operations, with ``S`` and ``P`` of shape ``(…, N, N)`` in memory."""
     whole = slice(0, Q.shape[-2])
     return torch.softmax(scores(Q, K, whole, whole, causal), dim=-1) @ V
+
+
+def checkpointed_attention(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    """The three operations again, recomputed as a whole in the backward."""
+    O: Tensor = checkpoint(naive_attention, Q, K, V, use_reentrant=False)
+    return O
 
 
 # --- the measurements ----------------------------------------------------------------------------
@@ -374,6 +381,12 @@ EXACT: dict[str, tuple[Unit, str, str, Text]] = {
         "",
         "朴素峰值折合多少个 N×N 矩阵",
         "naive peak as a number of N×N matrices",
+        PEAK,
+    ),
+    "checkpoint_peak_matrices": (
+        "",
+        "给朴素注意力设检查点后，峰值折合多少个 N×N 矩阵",
+        "peak of naive attention under activation checkpointing, in N×N matrices",
         PEAK,
     ),
     "forward_flops_ratio": ("", "前向 FLOPs，Flash 比朴素", "forward, flash over naive", FLOPS),
@@ -562,6 +575,7 @@ def run(config: Config, progress: Progress) -> Result:
         "flash_peak_bytes": flash_peak,
         "peak_ratio": naive_peak / flash_peak,
         "naive_peak_matrices": naive_peak / matrix,
+        "checkpoint_peak_matrices": peak_bytes(checkpointed_attention, drawn[-1]) / matrix,
         "forward_flops_ratio": flash_flops.forward / naive_flops.forward,
         "backward_flops_ratio": flash_flops.backward / naive_flops.backward,
         "step_flops_ratio": flash_flops.step / naive_flops.step,

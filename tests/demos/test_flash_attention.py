@@ -13,6 +13,7 @@ from torch import Tensor
 from runnable_demos.flash_attention import (
     HBM,
     PRESETS,
+    checkpointed_attention,
     draw,
     eager_traffic,
     flash_attention,
@@ -112,6 +113,14 @@ def test_naive_peak_is_three_matrices() -> None:
     N, d = 128, CONFIG.head_dim
     X = draw(CONFIG, N)
     assert peak_bytes(naive_attention, X) == 4 * (3 * N * N + 3 * N * d)
+
+
+def test_checkpointing_keeps_the_peak() -> None:
+    """Recomputed as a whole, S and P come back, and softmax's backward still needs P, dP and dS."""
+    N, d = 128, CONFIG.head_dim
+    X = draw(CONFIG, N)
+    assert saved_bytes(checkpointed_attention, X) == 4 * 3 * N * d
+    assert 3 * N * N <= peak_bytes(checkpointed_attention, X) / 4 <= 3 * N * N + 4 * N * d
 
 
 def test_flops_by_hand() -> None:
