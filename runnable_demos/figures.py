@@ -1,0 +1,546 @@
+"""Draw a figure of the evidence as SVG, in one language, for light and dark alike.
+
+Text stays text, in the reader's own fonts, so nothing here depends on the fonts of this machine:
+places are reckoned from an estimate in which 汉字 are one em wide.
+Colours are CSS variables with a fallback. The same figure gives the same bytes.
+No torch: sites are built from evidence alone.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from runnable_demos.metrics import Axis, Figure, Series, Unit
+
+WIDTH = 720
+PLOT_HEIGHT = 300
+BAR_HEIGHT = 30
+FONT = 13
+LEFT, RIGHT = 62, 24
+LINE = 22
+
+HTML_LANG = {"zh": "zh-Hans", "en": "en"}
+PEAK = {"zh": "峰值", "en": "peak"}
+
+# name of the CSS variable: (colour on light, colour on dark); all are at least 4.5:1 on their ground
+COLOURS = {
+    "fg": ("#1f2937", "#e5e7eb"),
+    "muted": ("#4b5563", "#b6bdc8"),
+    "grid": ("#d9dde3", "#3d434d"),
+    "bg": ("#ffffff", "#1e2129"),
+    "1": ("#1d5fd1", "#7cb0ff"),
+    "2": ("#b45309", "#fbb35e"),
+    "3": ("#047857", "#4fd1a5"),
+    "4": ("#be185d", "#f58ac0"),
+    "5": ("#6d28d9", "#b79cff"),
+    "6": ("#475569", "#a8b3c2"),
+}
+# matplotlib wants colours, and knows no CSS: each variable goes through it as a colour of its own.
+_INK = {name: f"#0a0b{number:02x}" for number, name in enumerate(COLOURS, start=0x40)}
+_SERIES = [name for name in COLOURS if name.isdigit()]
+_MARKERS = "osD^vP"
+_FONTS = "system-ui, 'Noto Sans CJK SC', 'Noto Sans SC', 'PingFang SC', sans-serif"
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "proofdeck",
+    "text.parse_math": False,
+    "font.size": FONT,
+    "font.family": "DejaVu Sans",  # comes with matplotlib; only its heights are used
+    "axes.unicode_minus": True,
+    "path.simplify": True,
+}
+
+
+def draw(figure: Figure, lang: str, *, prefix: str, standalone: bool = False) -> str:
+    """The SVG of ``figure`` in ``lang`` (``zh`` or ``en``).
+
+    ``prefix`` begins every id in it, so that many figures can stand on one page.
+    A ``standalone`` file carries its title, its ground and both colour schemes;
+    otherwise the page sets ``--pd-fig-fg``, ``--pd-fig-1`` and the others.
+    """
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        # matplotlib's own font lacks 汉字; the reader's has them.
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        canvas = _Drawing(figure, lang, standalone).canvas()
+        buffer = io.StringIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        FigureCanvasSVG(canvas).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
+    return _finish(buffer.getvalue(), figure, lang, prefix, standalone)
+
+
+# --- numbers on axes -----------------------------------------------------------------------------
+
+_DECIMAL = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"), (1.0, "")]
+_BINARY = [(2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (1024.0, "Ki")]
+_BINARY.append((1.0, ""))
+_SMALL = [(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A unit with its prefix, and what one of it is worth: 1 MB is 10^6."""
+
+    unit: str
+    worth: float
+
+    def number(self, value: float) -> str:
+        """``value`` in this unit, at most four figures."""
+        scaled = value / self.worth
+        if scaled and (abs(scaled) < 1e-3 or abs(scaled) >= 1e7):
+            return f"{scaled:.3g}".replace("e+0", "e").replace("e-0", "e−").replace("-", "−")
+        digits = 0 if abs(scaled) >= 1000 else max(0, 3 - math.floor(math.log10(abs(scaled) or 1)))
+        text = f"{scaled:,.{min(digits, 4)}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return text.replace("-", "−")
+
+
+def scale_for(values: Iterable[float], unit: Unit, binary: bool = False) -> Scale:
+    """The unit in which the largest of ``values`` is a number of one to three digits."""
+    largest = max((abs(v) for v in values), default=0.0)
+    if unit in ("B", "FLOP", "B/s", "FLOP/s"):
+        prefixes = _BINARY if binary and unit.startswith("B") else _DECIMAL
+    elif unit == "s":
+        prefixes = _SMALL
+    else:
+        return Scale(unit, 1.0)
+    worth, prefix = next((p for p in prefixes if largest >= p[0]), prefixes[-1])
+    return Scale(prefix + unit, worth)
+
+
+def text_width(text: str, size: float = FONT) -> float:
+    """Roughly how wide ``text`` is, in pixels: 汉字 and full-width marks one em, others 0.56."""
+    return size * sum(1.0 if ord(char) >= 0x2E80 else 0.56 for char in text)
+
+
+# --- drawing -------------------------------------------------------------------------------------
+
+
+class _Drawing:
+    """One figure in one language, from layout to canvas."""
+
+    def __init__(self, figure: Figure, lang: str, standalone: bool) -> None:
+        self.figure = figure
+        self.lang = lang
+        self.bars = any(s.mark == "bar" for s in figure.series)
+        self.places, self.names = self._categories()
+        binary = figure.y.scale == "log2"
+        self.y_scale = scale_for(self._heights(), figure.y.unit, binary)
+        self.x_scale = scale_for(
+            [v for s in figure.series for v in s.x], figure.x.unit, figure.x.scale == "log2"
+        )
+        slot = (WIDTH - LEFT - RIGHT) / max(1, len(self.names))
+        widest = max(map(text_width, self.names), default=0)
+        only_bars = all(s.mark == "bar" for s in figure.series)
+        self.lying = only_bars and (widest > 0.95 * slot or len(self.names) > 6)
+        self.left = min(widest + 14, 0.45 * WIDTH) if self.lying else LEFT
+        self.legend = self._legend_rows()
+        self.title = standalone
+        top = 14 + LINE * (self.title + len(self.legend) + (not self.lying))
+        self.plot = BAR_HEIGHT * len(self.names) + 8 if self.lying else PLOT_HEIGHT
+        self.top, self.height = top, top + self.plot + 52
+
+    def words(self, text: Any) -> str:
+        """``text`` in this drawing's language."""
+        return str(text[self.lang])
+
+    def _categories(self) -> tuple[list[float], list[str]]:
+        """Places on the x axis that have names, and the names; none where it is numeric."""
+        axis, series = self.figure.x, self.figure.series
+        if axis.categories:
+            return list(range(len(axis.categories))), [self.words(c) for c in axis.categories]
+        if self.bars:
+            places = sorted({x for s in series for x in s.x})
+            scale = scale_for(places, axis.unit)
+            return places, [scale.number(x) for x in places]
+        return [], []
+
+    def _heights(self) -> list[float]:
+        """All heights, where stacked ones count as a stack."""
+        stacks: dict[float, float] = {}
+        heights = []
+        for s in self.figure.series:
+            for x, y in zip(s.x, s.y, strict=True):
+                stacks[x] = stacks.get(x, 0.0) + (y if s.mark in ("bar", "area") else 0.0)
+                heights.append(y)
+        return [*heights, *stacks.values()]
+
+    def _legend_rows(self) -> list[list[tuple[float, int]]]:
+        """(place from the left, number of the series) of each legend entry, row by row."""
+        if len(self.figure.series) == 1:
+            return []
+        rows: list[list[tuple[float, int]]] = [[]]
+        place = 0.0
+        for number, series in enumerate(self.figure.series):
+            width = 34 + text_width(self.words(series.label)) + 14
+            if rows[-1] and place + width > WIDTH - 16:
+                rows.append([])
+                place = 0.0
+            rows[-1].append((place + 8, number))
+            place += width
+        return rows
+
+    def canvas(self) -> Canvas:
+        """The finished drawing."""
+        canvas = Canvas(figsize=(WIDTH / 72, self.height / 72), dpi=72)
+        canvas.patch.set_visible(False)
+        width = WIDTH - self.left - RIGHT
+        box = (self.left, self.height - self.top - self.plot, width, self.plot)
+        axes = canvas.add_axes(
+            (
+                box[0] / WIDTH,
+                box[1] / self.height,
+                box[2] / WIDTH,
+                box[3] / self.height,
+            )
+        )
+        self._plain(axes)
+        draw = self._draw_lying if self.lying else self._draw_standing
+        draw(axes)
+        self._write(canvas)
+        return canvas
+
+    def _plain(self, axes: Axes) -> None:
+        axes.patch.set_visible(False)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        axes.tick_params(length=0, colors=_INK["muted"], labelsize=FONT - 1, pad=6)
+        axes.minorticks_off()
+
+    def _write(self, canvas: Canvas) -> None:
+        """Title, legend and the names of the axes, in pixels from the top left."""
+        figure, y = self.figure, 8 + LINE / 2
+
+        def text(x: float, y: float, words: str, ink: str = "fg", **more: Any) -> None:
+            canvas.text(x / WIDTH, 1 - y / self.height, words, color=_INK[ink], va="center", **more)
+
+        if self.title:
+            text(8, y, self.words(figure.title), fontsize=FONT + 2, fontweight="bold")
+            y += LINE
+        for row in self.legend:
+            for x, number in row:
+                self._legend_mark(canvas, x, y, number)
+                text(x + 34, y, self.words(figure.series[number].label))
+            y += LINE
+        across, along = (figure.y, figure.x) if self.lying else (figure.x, figure.y)
+        if not self.lying:
+            text(8, y, self._axis_label(along, self.y_scale), "muted")
+        scale = self.y_scale if self.lying else self.x_scale
+        middle = self.left + (WIDTH - self.left - RIGHT) / 2
+        text(middle, self.height - 13, self._axis_label(across, scale), "muted", ha="center")
+
+    def _axis_label(self, axis: Axis, scale: Scale) -> str:
+        label = self.words(axis.label)
+        if not scale.unit or (axis.scale != "linear" and scale.unit != axis.unit):
+            return label  # a log axis has the units on its ticks
+        return f"{label}（{scale.unit}）" if self.lang == "zh" else f"{label} ({scale.unit})"
+
+    def _legend_mark(self, canvas: Canvas, x: float, y: float, number: int) -> None:
+        series = self.figure.series[number]
+        across = [x / WIDTH, (x + 26) / WIDTH]
+        down = 1 - y / self.height
+        if series.mark in ("bar", "area"):
+            canvas.add_artist(
+                Rectangle(
+                    (across[0] + 8 / WIDTH, down - 6 / self.height),
+                    14 / WIDTH,
+                    12 / self.height,
+                    color=self._ink(number),
+                    linewidth=0,
+                )
+            )
+            return
+        canvas.add_artist(Line2D(across, [down, down], **self._line(number, legend=True)))
+        if series.mark == "measured":
+            middle = [sum(across) / 2]
+            canvas.add_artist(Line2D(middle, [down], **self._points(number)))
+
+    # --- series ---
+
+    def _ink(self, number: int) -> str:
+        return _INK[_SERIES[number % len(_SERIES)]]
+
+    def _line(self, number: int, legend: bool = False) -> dict[str, Any]:
+        theory = self.figure.series[number].mark == "theory"
+        dashes = (0, (5, 3)) if theory else "solid"
+        style: dict[str, Any] = {"color": self._ink(number), "linestyle": dashes}
+        style["linewidth"] = 2.0 if theory or legend else 1.6
+        style["zorder"] = 3 if theory else 2  # dashes over a line show both
+        return style
+
+    def _points(self, number: int) -> dict[str, Any]:
+        return {
+            "color": self._ink(number),
+            "marker": _MARKERS[number % len(_MARKERS)],
+            "markersize": 5.5,
+            "linestyle": "none",
+            "markeredgewidth": 0,
+            "zorder": 4,
+        }
+
+    def _x(self, series: Series) -> list[float]:
+        """Where the points of ``series`` stand on the axis."""
+        if not self.places:
+            return list(series.x)
+        return [self.places.index(x) for x in series.x]
+
+    def _draw_standing(self, axes: Axes) -> None:
+        stack = _Stack()
+        areas = [n for n, s in enumerate(self.figure.series) if s.mark == "area"]
+        for number, series in enumerate(self.figure.series):
+            xs, ys = self._x(series), list(series.y)
+            if series.mark == "bar":
+                bottoms = stack.add(xs, ys)
+                axes.bar(xs, ys, 0.62, bottoms, color=self._ink(number), **self._edge())
+                self._label_parts(axes, xs, bottoms, ys)
+            elif series.mark == "area":
+                bottoms = stack.add(xs, ys)
+                tops = [b + y for b, y in zip(bottoms, ys, strict=True)]
+                axes.fill_between(
+                    xs, bottoms, tops, step="post", color=self._ink(number), linewidth=0
+                )
+            elif series.mark == "step":
+                axes.step(xs, ys, where="post", clip_on=False, **self._line(number))
+            else:
+                axes.plot(xs, ys, clip_on=False, **self._line(number))
+                if series.mark == "measured":
+                    axes.plot(xs, ys, clip_on=False, **self._points(number))
+        self._axes_standing(axes)
+        if self.bars:
+            for x, total in stack.totals.items():
+                self._total(axes, x, total, lying=False)
+        if areas:
+            self._peak(axes, stack.totals)
+        for series in self.figure.series:
+            if series.mark == "step":
+                self._peak(axes, dict(zip(self._x(series), series.y, strict=True)))
+
+    def _draw_lying(self, axes: Axes) -> None:
+        stack = _Stack()
+        for number, series in enumerate(self.figure.series):
+            xs, ys = self._x(series), list(series.y)
+            lefts = stack.add(xs, ys)
+            axes.barh(xs, ys, 0.68, lefts, color=self._ink(number), **self._edge())
+            self._label_parts(axes, xs, lefts, ys)
+        axes.set_ylim(len(self.names) - 0.5, -0.5)
+        axes.set_yticks(range(len(self.names)), self.names, color=_INK["fg"])
+        largest = max(stack.totals.values(), default=1.0) or 1.0
+        axes.set_xlim(0, largest * 1.09)
+        self._ticks(axes.xaxis, self.figure.y, self.y_scale, (0, largest * 1.09))
+        axes.xaxis.grid(visible=True, color=_INK["grid"], linewidth=1)
+        axes.set_axisbelow(True)
+        for place, total in stack.totals.items():
+            self._total(axes, place, total, lying=True)
+
+    def _edge(self) -> dict[str, Any]:
+        return {"edgecolor": _INK["bg"], "linewidth": 1, "clip_on": False}
+
+    def _label_parts(
+        self, axes: Axes, places: list[float], starts: list[float], sizes: list[float]
+    ) -> None:
+        """Write each part's number into it where it has room; a lone part has it at its end."""
+        if len(self.figure.series) == 1:
+            return
+        totals = self._totals()
+        whole = max(totals, default=1.0) or 1.0
+        span = (WIDTH - self.left - RIGHT if self.lying else self.plot) / (1.09 * whole)
+        for place, start, size in zip(places, starts, sizes, strict=True):
+            words = self.y_scale.number(size)
+            room = size * span
+            if room < (text_width(words, FONT - 2) + 6 if self.lying else 15):
+                continue
+            at = (start + size / 2, place) if self.lying else (place, start + size / 2)
+            axes.text(*at, words, ha="center", va="center", color=_INK["bg"], fontsize=FONT - 2)
+
+    def _totals(self) -> list[float]:
+        stack = _Stack()
+        for series in self.figure.series:
+            if series.mark == "bar":
+                stack.add(self._x(series), list(series.y))
+        return list(stack.totals.values())
+
+    def _total(self, axes: Axes, place: float, total: float, *, lying: bool) -> None:
+        at, offset = ((total, place), (5, 0)) if lying else ((place, total), (0, 4))
+        axes.annotate(
+            self.y_scale.number(total),
+            at,
+            offset,
+            textcoords="offset points",
+            ha="left" if lying else "center",
+            va="center" if lying else "bottom",
+            color=_INK["fg"],
+            fontsize=FONT - 1,
+            annotation_clip=False,
+        )
+
+    def _peak(self, axes: Axes, totals: dict[float, float]) -> None:
+        """Mark the highest point with a line down to the axis and its value."""
+        if not totals:
+            return
+        x, top = max(totals.items(), key=lambda point: point[1])
+        low, high = axes.get_xlim()
+        left_half = x < (low + high) / 2
+        axes.plot([x, x], [0, top], color=_INK["fg"], linewidth=1.2, linestyle=(0, (2, 2)))
+        axes.plot([x], [top], color=_INK["fg"], marker="o", markersize=5, markeredgewidth=0)
+        scale = scale_for([top], self.figure.y.unit)
+        axes.annotate(
+            f"{PEAK[self.lang]} {scale.number(top)} {scale.unit}".rstrip(),
+            (x, top),
+            (8 if left_half else -8, 8),
+            textcoords="offset points",
+            ha="left" if left_half else "right",
+            color=_INK["fg"],
+            fontsize=FONT - 1,
+            fontweight="bold",
+            annotation_clip=False,
+        )
+
+    # --- axes ---
+
+    def _axes_standing(self, axes: Axes) -> None:
+        x_values = [x for s in self.figure.series for x in self._x(s)] or [0.0]
+        heights = self._heights() or [0.0]
+        if self.places or self.names:
+            axes.set_xlim(-0.6, len(self.names) - 0.4)
+            axes.set_xticks(range(len(self.names)), self.names, color=_INK["fg"])
+        else:
+            self._limits(axes.set_xlim, axes.set_xscale, self.figure.x, x_values, 0.02)
+            self._ticks(axes.xaxis, self.figure.x, self.x_scale, axes.get_xlim())
+        if self.figure.y.scale == "linear":
+            low, high = min(0.0, *heights), max(0.0, *heights)
+            span = (high - low) or 1.0
+            axes.set_ylim(low - (0.05 * span if low < 0 else 0), high + 0.09 * span)
+        else:
+            self._limits(axes.set_ylim, axes.set_yscale, self.figure.y, heights, 0.06)
+        self._ticks(axes.yaxis, self.figure.y, self.y_scale, axes.get_ylim())
+        axes.yaxis.grid(visible=True, color=_INK["grid"], linewidth=1)
+        axes.set_axisbelow(True)
+        axes.spines["bottom"].set(visible=True, color=_INK["muted"], linewidth=1)
+
+    def _limits(
+        self,
+        set_limits: Callable[..., Any],
+        set_scale: Callable[..., Any],
+        axis: Axis,
+        values: list[float],
+        margin: float,
+    ) -> None:
+        if axis.scale == "linear":
+            low, high = min(values), max(values)
+            pad = margin * ((high - low) or 1.0)
+            area = any(s.mark == "area" for s in self.figure.series)
+            set_limits(low if area else low - pad, high if area else high + pad)
+            return
+        set_scale("log", base=2 if axis.scale == "log2" else 10)
+        logs = [math.log(v) for v in values if v > 0] or [0.0, 1.0]
+        pad = margin * ((max(logs) - min(logs)) or 1.0)
+        set_limits(math.exp(min(logs) - pad), math.exp(max(logs) + pad))
+
+    def _ticks(self, ticks: Any, axis: Axis, scale: Scale, limits: tuple[float, float]) -> None:
+        low, high = min(limits), max(limits)
+        if axis.scale == "linear":
+            places = _round_places(low, high, scale.worth, 7)
+            labels = [scale.number(v) for v in places]
+        else:
+            binary = axis.scale == "log2"
+            places = _powers(low, high, 2 if binary else 10, 9)
+            labels = []
+            for v in places:
+                own = scale_for([v], axis.unit, binary)
+                labels.append(f"{own.number(v)} {own.unit}".rstrip())
+        ticks.set_major_locator(mpl.ticker.FixedLocator(places))
+        ticks.set_major_formatter(mpl.ticker.FixedFormatter(labels))
+        ticks.set_minor_locator(mpl.ticker.NullLocator())
+
+
+class _Stack:
+    """Heights that stand on one another, place by place."""
+
+    def __init__(self) -> None:
+        self.totals: dict[float, float] = {}
+
+    def add(self, places: list[float], heights: list[float]) -> list[float]:
+        """Where each of ``heights`` begins; the next ones begin on top of them."""
+        starts = [self.totals.get(place, 0.0) for place in places]
+        for place, start, height in zip(places, starts, heights, strict=True):
+            self.totals[place] = start + height
+        return starts
+
+
+def _round_places(low: float, high: float, worth: float, most: int) -> list[float]:
+    """At most ``most`` round places between ``low`` and ``high``, round in units of ``worth``."""
+    span = (high - low) / worth
+    step = 10.0 ** math.floor(math.log10(span / most))
+    step = next(step * m for m in (1, 2, 2.5, 5, 10, 20) if span / (step * m) <= most)
+    first, last = math.ceil(low / worth / step - 1e-9), math.floor(high / worth / step + 1e-9)
+    return [i * step * worth for i in range(first, last + 1)]
+
+
+def _powers(low: float, high: float, base: int, most: int) -> list[float]:
+    first = math.ceil(math.log(low, base) - 1e-9)
+    last = math.floor(math.log(high, base) + 1e-9)
+    step = max(1, -(-(last - first + 1) // most))
+    return [float(base) ** e for e in range(first, last + 1, step)]
+
+
+# --- from matplotlib's SVG to ours ---------------------------------------------------------------
+
+
+def _finish(svg: str, figure: Figure, lang: str, prefix: str, standalone: bool) -> str:
+    """Keep what is drawn; drop what a page has no use for; put names in place of colours."""
+    body = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
+    body = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", body, flags=re.S)
+    body = re.sub(r"<defs>\s*<(style|clipPath).*?</\1>\s*</defs>", "", body, flags=re.S)
+    body = re.sub(r' clip-path="[^"]*"| transform="rotate\(-0 [^"]*"', "", body)
+    body = re.sub(r" font-family: [^;\"]*;", "", body)
+    body = re.sub(r"<[^>]*>", _round_numbers, body)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', body))
+    body = re.sub(
+        r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", body
+    )
+    body = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", body)
+    for name, ink in _INK.items():
+        body = body.replace(ink, f"var(--pd-fig-{name}, {COLOURS[name][0]})")
+    body = re.sub(r"<g>|</g>|<g/>", "", body) if "<g " not in body else body
+    body = re.sub(r"\s*\n\s*", "\n", re.sub(r" *\n *([LMCz\"])", r" \1", body)).strip() + "\n</svg>"
+    size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    assert size is not None  # matplotlib always writes it
+    width, height = (round(float(number)) for number in size.groups())
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+        f' class="pd-fig" role="img" lang="{HTML_LANG[lang]}" aria-label="{escape(figure.title[lang])}"'
+        f' width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        f' style="font-family: var(--pd-fig-font, {_FONTS})">\n'
+    )
+    return head + (_scheme() if standalone else "") + body + "\n"
+
+
+def _round_numbers(tag: re.Match[str]) -> str:
+    """A tag with its coordinates at a tenth of a pixel."""
+    return re.sub(r"-?\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), tag[0])
+
+
+def _scheme() -> str:
+    """Both colour schemes, for a file that no page styles."""
+    light, dark = (
+        " ".join(f"--pd-fig-{name}: {pair[which]};" for name, pair in COLOURS.items())
+        for which in (0, 1)
+    )
+    return (
+        f"<style>svg {{ {light} background: var(--pd-fig-bg); }}\n"
+        f"@media (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>\n"
+    )
