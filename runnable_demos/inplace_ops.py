@@ -1,0 +1,412 @@
+"""Which in-place operations does autograd accept, and do they save any memory?
+
+The question
+    ``y.relu_()`` writes its result over its input. When does the backward still get the right
+    gradient, when does it raise, when is it silently wrong, and how many bytes are saved?
+
+The model
+    Every storage that autograd knows carries a version counter, shared by its views.
+    Each in-place operation adds one. A saved tensor remembers the version that it was saved at,
+    and unpacking it at another one raises. So an in-place operation is safe if nobody has saved
+    what it overwrites. ``.data`` leaves the counter, and saved-tensor hooks take its check away.
+
+The measurement
+    Each case runs in place and out of place on the same numbers; outcomes are compared bit by bit.
+    Saved bytes and the forward's live peak are read for the same layers in both forms.
+
+The result
+    What is saved is rarely less; what in-place removes is a transient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from runnable_demos.measure import LiveMemory, saved_tensors
+from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+
+TITLE: Text = {"zh": "原地操作", "en": "In-place operations"}
+QUESTION: Text = {
+    "zh": "哪些原地操作安全，哪些报错，哪些悄悄算错？它们省下多少显存？",
+    "en": "Which in-place operations are safe, which raise, which are silently wrong, "
+    "and what do they save?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The shape of one activation; the hidden layer of the peak's MLP is four times as wide."""
+
+    tokens: int = parameter(256, {"zh": "token 数", "en": "tokens"}, 2, 65536)
+    width: int = parameter(256, {"zh": "宽度 h", "en": "width h"}, 8, 8192)
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(tokens=8, width=16), "full": Config()}
+
+Outcome = Literal["equal", "raises", "wrong"]
+Layer = Callable[[Tensor], Tensor]
+
+
+# --- outcomes ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One layer in place and out of place, and the outcome that is claimed for it.
+
+    ``equal``: the same gradient, bit by bit. ``raises``: an error in place of a gradient.
+    ``wrong``: another gradient, without an error.
+    """
+
+    name: str
+    outcome: Outcome
+    inplace: Layer
+    reference: Layer
+    zh: str
+    en: str
+
+
+def chain(*layers: Layer) -> Layer:
+    """Apply ``layers`` one after another; nothing else refers to what is between them."""
+
+    def apply(x: Tensor) -> Tensor:
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    return apply
+
+
+def add_to_input(W: Tensor, x: Tensor) -> Tensor:
+    """``x += f(x)``: overwrites what the Linear has saved."""
+    f = F.linear(x, W)
+    x += f
+    return x
+
+
+def add_to_branch(W: Tensor, x: Tensor) -> Tensor:
+    """``f(x) += x``: the same sum, over a tensor that nobody has saved."""
+    f = F.linear(x, W)
+    f += x
+    return f
+
+
+def write_row(x: Tensor) -> Tensor:
+    """Overwrite one row of a saved output, through a view."""
+    y = torch.sigmoid(x)
+    y[0] = 0.0
+    return y
+
+
+def scale_data(x: Tensor) -> Tensor:
+    """Change a saved output where autograd does not see it."""
+    y = torch.sigmoid(x)
+    y.data.mul_(2)
+    return y
+
+
+def scale_detached(x: Tensor) -> Tensor:
+    """Change a saved output through ``detach``, which shares the version counter."""
+    y = torch.sigmoid(x)
+    y.detach().mul_(2)
+    return y
+
+
+def scale_without_grad(x: Tensor) -> Tensor:
+    """Change a saved output under ``no_grad``, which counts versions all the same."""
+    y = torch.sigmoid(x)
+    with torch.no_grad():
+        y.mul_(2)
+    return y
+
+
+def scale_under_hooks(x: Tensor) -> Tensor:
+    """Change a saved output that a pack hook has taken out of autograd's hands."""
+    with saved_tensors_hooks(lambda t: t.detach(), lambda t: t):
+        y = torch.sigmoid(x)
+    return y.mul_(2)
+
+
+def cases(W: Tensor) -> tuple[Case, ...]:
+    """All of them, for a square ``W``."""
+    linear: Layer = partial(F.linear, weight=W)
+    twice: Layer = chain(torch.sigmoid, lambda y: y * 2)
+    return (
+        Case(
+            "relu_after_linear",
+            "equal",
+            chain(linear, torch.relu_),
+            chain(linear, torch.relu),
+            "Linear 之后原地 ReLU",
+            "ReLU in place after Linear",
+        ),
+        Case(
+            "add_after_linear",
+            "equal",
+            chain(linear, lambda y: y.add_(1)),
+            chain(linear, lambda y: y + 1),
+            "Linear 之后原地加法",
+            "addition in place after Linear",
+        ),
+        Case(
+            "mask_before_softmax",
+            "equal",
+            chain(linear, lambda s: s.masked_fill_(s > 0, -1e9), lambda s: F.softmax(s, -1)),
+            chain(linear, lambda s: s.masked_fill(s > 0, -1e9), lambda s: F.softmax(s, -1)),
+            "softmax 之前原地掩码",
+            "mask in place before softmax",
+        ),
+        Case(
+            "silu_after_linear",
+            "equal",
+            chain(linear, partial(F.silu, inplace=True)),
+            chain(linear, F.silu),
+            "Linear 之后原地 SiLU",
+            "SiLU in place after Linear",
+        ),
+        Case(
+            "residual_into_branch",
+            "equal",
+            partial(add_to_branch, W),
+            lambda x: F.linear(x, W) + x,
+            "残差加到分支上：f += x",
+            "residual added to the branch: f += x",
+        ),
+        Case(
+            "residual_into_input",
+            "raises",
+            partial(add_to_input, W),
+            lambda x: x + F.linear(x, W),
+            "残差加到输入上：x += f(x)",
+            "residual added to the input: x += f(x)",
+        ),
+        Case(
+            "mask_after_softmax",
+            "raises",
+            chain(lambda s: F.softmax(s, -1), lambda p: p.masked_fill_(p > 0.1, 0)),
+            chain(lambda s: F.softmax(s, -1), lambda p: p.masked_fill(p > 0.1, 0)),
+            "softmax 之后原地掩码",
+            "mask in place after softmax",
+        ),
+        Case(
+            "scale_after_relu",
+            "raises",
+            chain(linear, torch.relu_, lambda y: y.mul_(2)),
+            chain(linear, torch.relu, lambda y: y * 2),
+            "ReLU 之后原地乘",
+            "times in place after ReLU",
+        ),
+        Case(
+            "row_of_saved",
+            "raises",
+            write_row,
+            lambda x: torch.cat([torch.zeros_like(x[:1]), torch.sigmoid(x)[1:]]),
+            "经视图改写已保存张量的一行",
+            "one row of a saved tensor, through a view",
+        ),
+        Case(
+            "detach_shares_counter",
+            "raises",
+            scale_detached,
+            twice,
+            "经 detach() 改写",
+            "through detach()",
+        ),
+        Case(
+            "no_grad_counts",
+            "raises",
+            scale_without_grad,
+            twice,
+            "在 no_grad 中改写",
+            "under no_grad",
+        ),
+        Case("data_is_silent", "wrong", scale_data, twice, "经 .data 改写", "through .data"),
+        Case(
+            "hooks_are_silent",
+            "wrong",
+            scale_under_hooks,
+            twice,
+            "已保存张量经过 pack 钩子",
+            "a saved tensor that went through a pack hook",
+        ),
+    )
+
+
+def gradient(layer: Layer, x: Tensor) -> Tensor:
+    """``∂Σ y²/∂x`` for ``y = layer(x)``; the layer gets a computed tensor, not the leaf itself."""
+    (dx,) = torch.autograd.grad(layer(x * 1.0).pow(2).sum(), x)
+    return dx
+
+
+def observe(case: Case, x: Tensor) -> Outcome:
+    """What the in-place form really does."""
+    try:
+        dx = gradient(case.inplace, x)
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+        return "raises"
+    return "equal" if torch.equal(dx, gradient(case.reference, x)) else "wrong"
+
+
+def leaf_raises(x: Tensor) -> bool:
+    """Whether a leaf that asks for a gradient refuses an in-place operation on the spot."""
+    try:
+        x.add_(1)
+    except RuntimeError as error:
+        return "leaf Variable" in str(error)
+    return False
+
+
+# --- bytes ---------------------------------------------------------------------------------------
+
+
+def activations() -> dict[str, tuple[Layer, Layer]]:
+    """Activation functions, out of place and in place."""
+    return {
+        "relu": (torch.relu, torch.relu_),
+        "leaky_relu": (F.leaky_relu, F.leaky_relu_),
+        "silu": (F.silu, partial(F.silu, inplace=True)),
+        "dropout": (partial(F.dropout, p=0.1), partial(F.dropout, p=0.1, inplace=True)),
+    }
+
+
+def saved_bytes_per_element(activation: Layer, x: Tensor, W: Tensor) -> float:
+    """Bytes an element that Linear, ``activation``, Linear save beyond the input."""
+    x = x * 1.0
+    linear: Layer = partial(F.linear, weight=W)
+    with saved_tensors(exclude=[x, W]) as saved:
+        chain(linear, activation, linear)(x)
+    return saved.bytes / x.numel()
+
+
+def forward_peak(activation: Layer, x: Tensor, up: Tensor, down: Tensor) -> int:
+    """The most bytes alive beside the input while h → 4h, ``activation``, 4h → h run forward."""
+    layers = chain(partial(F.linear, weight=up), activation, partial(F.linear, weight=down))
+    with LiveMemory() as live:
+        layers(x)
+    return live.peak
+
+
+# --- the demo ------------------------------------------------------------------------------------
+
+OUTCOME: Text = {
+    "zh": "同一组数原地与非原地各算一次梯度，逐位比较，或捕获错误",
+    "en": "the gradient in place and out of place on the same numbers, compared bit by bit; errors caught",
+}
+SAVED: Text = {
+    "zh": "Linear、激活、Linear 在输入之外保存的字节除以元素数，fp32",
+    "en": "bytes that Linear, activation, Linear save beyond the input, over its elements, fp32",
+}
+PEAK: Text = {
+    "zh": "h → 4h → h 的前向中同时存活的字节峰值，不含输入与参数，fp32",
+    "en": "peak of live bytes in the forward of h → 4h → h, without input and parameters, fp32",
+}
+SUFFIX: dict[Outcome, str] = {"equal": "safe", "raises": "raises", "wrong": "wrong"}
+ACTIVATION_NAMES = {
+    "relu": "ReLU",
+    "leaky_relu": "leaky ReLU",
+    "silu": "SiLU",
+    "dropout": "dropout",
+}
+
+
+def exact(name: str, value: float, unit: Literal["", "B"], label: Text, how: Text) -> Metric:
+    """An exact metric."""
+    return Metric(name, value, unit, "exact", label, how)
+
+
+def saved_figure(saved: dict[str, tuple[float, float]]) -> Figure:
+    """Bytes saved an element by activation, out of place and in place."""
+    places = tuple(map(float, range(len(saved))))
+    forms: Sequence[tuple[str, str]] = (("非原地", "out of place"), ("原地", "in place"))
+    return Figure(
+        "saved_by_form",
+        {"zh": "Linear、激活、Linear 保存的字节", "en": "Saved by Linear, activation, Linear"},
+        Axis(
+            {"zh": "激活", "en": "activation"},
+            categories=tuple({"zh": n, "en": n} for n in ACTIVATION_NAMES.values()),
+        ),
+        Axis({"zh": "字节/元素", "en": "bytes an element"}, "B"),
+        tuple(
+            Series({"zh": zh, "en": en}, places, tuple(pair[i] for pair in saved.values()))
+            for i, (zh, en) in enumerate(forms)
+        ),
+    )
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Outcomes, then saved bytes, then the forward's peak."""
+    h = config.width
+    generator = torch.Generator().manual_seed(config.seed)
+
+    def draw(*shape: int) -> Tensor:
+        drawn = torch.randn(shape, generator=generator) / math.sqrt(shape[-1])
+        return drawn.to(config.device).requires_grad_()
+
+    x, W, up, down = draw(config.tokens, h), draw(h, h), draw(4 * h, h), draw(h, 4 * h)
+
+    progress(0.0, "outcomes")
+    metrics = [
+        exact(
+            f"{case.name}_{SUFFIX[case.outcome]}",
+            observe(case, x) == case.outcome,
+            "",
+            {"zh": case.zh, "en": case.en},
+            OUTCOME,
+        )
+        for case in cases(W)
+    ]
+    label: Text = {"zh": "叶子张量当场拒绝原地操作", "en": "a leaf refuses on the spot"}
+    metrics.append(exact("leaf_raises", leaf_raises(x), "", label, OUTCOME))
+
+    progress(0.5, "bytes")
+    saved = {
+        name: (saved_bytes_per_element(out, x, W), saved_bytes_per_element(inplace, x, W))
+        for name, (out, inplace) in activations().items()
+    }
+    for name, (out_bytes, in_bytes) in saved.items():
+        title = ACTIVATION_NAMES[name]
+        metrics += [
+            exact(f"{name}_saved", out_bytes, "B", {"zh": f"{title}，非原地", "en": title}, SAVED),
+            exact(
+                f"{name}_inplace_saved",
+                in_bytes,
+                "B",
+                {"zh": f"{title}，原地", "en": f"{title} in place"},
+                SAVED,
+            ),
+        ]
+
+    progress(0.9, "peak")
+    peaks = [forward_peak(relu, x, up, down) for relu in (torch.relu, torch.relu_)]
+    metrics += [
+        exact("forward_peak", peaks[0], "B", {"zh": "前向峰值", "en": "forward peak"}, PEAK),
+        exact(
+            "inplace_forward_peak",
+            peaks[1],
+            "B",
+            {"zh": "原地时的前向峰值", "en": "forward peak in place"},
+            PEAK,
+        ),
+        exact(
+            "peak_ratio",
+            peaks[1] / peaks[0],
+            "",
+            {"zh": "前向峰值之比，原地比非原地", "en": "forward peak, in place over out of place"},
+            PEAK,
+        ),
+    ]
+    progress(1.0, "")
+    return Result(tuple(metrics), (saved_figure(saved),))
