@@ -98,13 +98,13 @@ class Scale:
     unit: str
     worth: float
 
-    def number(self, value: float) -> str:
-        """``value`` in this unit, at most four figures."""
+    def number(self, value: float, figures: int = 4) -> str:
+        """``value`` in this unit, with at most so many figures unless it is a large whole number."""
         scaled = value / self.worth
         if scaled and (abs(scaled) < 1e-3 or abs(scaled) >= 1e7):
-            return f"{scaled:.3g}".replace("e+0", "e").replace("e-0", "e−").replace("-", "−")
-        digits = 0 if abs(scaled) >= 1000 else max(0, 3 - math.floor(math.log10(abs(scaled) or 1)))
-        text = f"{scaled:,.{min(digits, 4)}f}"
+            return re.sub(r"e[+]?(-?)0*", r"e\1", f"{scaled:.3g}").replace("-", "−")
+        before = math.floor(math.log10(abs(scaled))) + 1 if abs(scaled) >= 1 else 1
+        text = f"{scaled:,.{max(0, figures - before)}f}"
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return text.replace("-", "−")
 
@@ -359,7 +359,7 @@ class _Drawing:
         whole = max(totals, default=1.0) or 1.0
         span = (WIDTH - self.left - RIGHT if self.lying else self.plot) / (1.09 * whole)
         for place, start, size in zip(places, starts, sizes, strict=True):
-            words = self.y_scale.number(size)
+            words = self.y_scale.number(size, 3)
             room = size * span
             if room < (text_width(words, FONT - 2) + 6 if self.lying else 15):
                 continue
@@ -376,7 +376,7 @@ class _Drawing:
     def _total(self, axes: Axes, place: float, total: float, *, lying: bool) -> None:
         at, offset = ((total, place), (5, 0)) if lying else ((place, total), (0, 4))
         axes.annotate(
-            self.y_scale.number(total),
+            self.y_scale.number(total, 3),
             at,
             offset,
             textcoords="offset points",
@@ -508,6 +508,7 @@ def _finish(svg: str, figure: Figure, lang: str, prefix: str, standalone: bool) 
     body = re.sub(r' clip-path="[^"]*"| transform="rotate\(-0 [^"]*"', "", body)
     body = re.sub(r" font-family: [^;\"]*;", "", body)
     body = re.sub(r"<[^>]*>", _round_numbers, body)
+    body = re.sub(r' d="([^"]*)"', lambda m: f' d="{_shorten(m[1])}"', body)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', body))
     body = re.sub(
         r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", body
@@ -532,6 +533,26 @@ def _finish(svg: str, figure: Figure, lang: str, prefix: str, standalone: bool) 
 def _round_numbers(tag: re.Match[str]) -> str:
     """A tag with its coordinates at a tenth of a pixel."""
     return re.sub(r"-?\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), tag[0])
+
+
+def _shorten(path: str) -> str:
+    """A path with ``H`` and ``V`` for its level and upright lines, without lines of no length."""
+    words, short = path.split(), list[str]()
+    x = y = ""
+    i = 0
+    while i < len(words):
+        command, count = words[i], {"M": 2, "L": 2, "C": 6, "Q": 4}.get(words[i], 0)
+        values = words[i + 1 : i + 1 + count]
+        if command == "L" and values[1] == y:
+            short += [] if values[0] == x else ["H", values[0]]
+        elif command == "L" and values[0] == x:
+            short += ["V", values[1]]
+        else:
+            short += [command, *values]
+        if count:
+            x, y = values[-2:]
+        i += 1 + count
+    return " ".join(short)
 
 
 def _scheme() -> str:
