@@ -1,0 +1,41 @@
+// Follow-ups as flip cards: closed at first, both languages flip together, j and k go from one to the next.
+(function () {
+  "use strict";
+  const { key } = window.pd;
+
+  const target = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const open = target();
+  for (const card of document.querySelectorAll(".pd-item details.pd-followup")) {
+    card.open = Boolean(open && card.closest(".pd-item") === open.closest(".pd-item"));
+  }
+  window.addEventListener("hashchange", () => {
+    for (const card of target()?.closest(".pd-item")?.querySelectorAll("details.pd-followup") || []) card.open = true;
+  });
+
+  // "toggle" does not bubble, so it is caught on its way down.
+  document.addEventListener(
+    "toggle",
+    (event) => {
+      if (!event.target.matches?.("details.pd-followup")) return;
+      for (const twin of event.target.closest(".pd-item")?.querySelectorAll("details.pd-followup") || []) {
+        if (twin.open !== event.target.open) twin.open = event.target.open;
+      }
+    },
+    true,
+  );
+
+  function move(step) {
+    const faces = [...document.querySelectorAll(".pd-item .pd-followup > summary")].filter((face) => face.checkVisibility());
+    // Side by side, the two languages of a follow-up count once.
+    const stops = faces.filter((face, i) => !i || face.closest(".pd-item") !== faces[i - 1].closest(".pd-item"));
+    if (!stops.length) return false;
+    const here = stops.findIndex((face) => face.closest(".pd-item").contains(document.activeElement));
+    const next = here < 0 ? (step > 0 ? 0 : stops.length - 1) : Math.min(Math.max(here + step, 0), stops.length - 1);
+    stops[next].focus({ preventScroll: true });
+    stops[next].scrollIntoView({ block: "center" });
+    return true;
+  }
+  key("j", "下一个追问", "next follow-up", () => move(1));
+  key("k", "上一个追问", "previous follow-up", () => move(-1));
+  key(" ", "翻开或合上所在的追问", "flip the follow-up in focus", () => false); // the browser's own key for <summary>
+})();

@@ -1,0 +1,24 @@
+// 中文, English, or side by side: the document's language and its title follow.
+(function () {
+  "use strict";
+  const { root, get, set, onSet, key } = window.pd;
+  const MODES = ["zh", "en", "both"];
+  const titleOfBoth = document.title;
+
+  function follow() {
+    const mode = get("mode");
+    root.lang = mode === "en" ? "en" : "zh-Hans";
+    const title = document.querySelector(`.pd-title .pd-${mode}`);
+    document.title = title ? `${title.textContent.trim()} · Proofdeck` : titleOfBoth;
+  }
+  onSet("mode", follow);
+
+  key("l", "换语言：中文、英文、对照", "change language: 中文, English, side by side", () =>
+    set("mode", MODES[(MODES.indexOf(get("mode")) + 1) % MODES.length]),
+  );
+
+  // What the address asks for is kept, as a choice made by hand is.
+  const asked = new URLSearchParams(location.search).get("lang");
+  if (MODES.includes(asked)) set("mode", asked);
+  follow();
+})();
