@@ -1,5 +1,136 @@
-"""Commands."""
+"""Commands, thin: each reads its arguments, calls one function and prints what came of it.
+
+Exit codes: 0 fine, 1 errors in the cards or the evidence, 2 wrong usage,
+3 the environment (disk, permission).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from generator import lab_cli, library
+from generator.filesystem import ENVIRONMENT_CODES, USAGE_CODES
+from generator.library import Library
+from generator.problems import Problem
+
+WRONG, USAGE, ENVIRONMENT = 1, 2, 3
+
+app = typer.Typer(
+    help="Compile bilingual study cards whose every number is proven by a run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(lab_cli.demo, name="demo")
+app.command()(lab_cli.verify)
+
+CardsOption = Annotated[Path, typer.Option("--cards", help="Folder of the cards.")]
+DemosOption = Annotated[
+    Path | None,
+    typer.Option("--demos", help="Folder of the demos [default: runnable_demos beside the cards]."),
+]
+EvidenceOption = Annotated[
+    Path | None,
+    typer.Option("--evidence", help="Folder of the evidence [default: DEMOS/evidence]."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
+CARDS = Path("cards")
+
+
+@app.command()
+def check(
+    cards: CardsOption = CARDS,
+    demos: DemosOption = None,
+    evidence: EvidenceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find every problem of the cards and the evidence, each with its place and its mend."""
+    found, problems = load(cards, demos, evidence)
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in problems], ensure_ascii=False, indent=2))
+    else:
+        show(problems)
+        summary(found, problems)
+    raise typer.Exit(exit_code(problems))
+
+
+def load(
+    cards: Path, demos: Path | None, evidence: Path | None
+) -> tuple[Library | None, list[Problem]]:
+    """The base in ``cards``; its demos stand beside it unless named."""
+    beside = Path(os.path.normpath(cards / ".." / "runnable_demos"))
+    if demos is None and beside.is_dir():
+        demos = beside
+    return library.load(cards, demos=demos, evidence=evidence)
+
+
+def exit_code(problems: Iterable[Problem]) -> int:
+    """What the problems amount to; warnings amount to nothing."""
+    codes = {problem.code for problem in problems if problem.severity == "error"}
+    if codes & ENVIRONMENT_CODES:
+        return ENVIRONMENT
+    if codes & USAGE_CODES:
+        return USAGE
+    return WRONG if codes else 0
+
+
+def show(problems: Iterable[Problem]) -> None:
+    """Print problems, in colour on a terminal."""
+    out = Console(highlight=False)
+    for problem in problems:
+        colour = "red" if problem.severity == "error" else "yellow"
+        head, hint = str(problem).split("\n", 1)
+        line = Text(head)
+        start = head.index(problem.code, len(str(problem.place)))
+        line.stylize("bold", 0, start)
+        line.stylize(colour, start, start + len(problem.code))
+        out.print(line, Text(hint, style="dim"), sep="\n", soft_wrap=True)
+
+
+def summary(found: Library | None, problems: Iterable[Problem]) -> None:
+    """Print how many cards were read, and how many problems they have."""
+    severities = [problem.severity for problem in problems]
+    errors, warnings = severities.count("error"), severities.count("warning")
+    cards = _count(len(found.cards) if found else 0, "card")
+    claims = _count(
+        sum(1 for c in found.cards.values() for _ in c.claims()) if found else 0, "claim"
+    )
+    text = f"{cards}, {claims}: {_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    Console(highlight=False).print(text, style="red" if errors else "green", soft_wrap=True)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def stop(code: int, message: str) -> NoReturn:
+    """End with one line on the error stream."""
+    Console(stderr=True, highlight=False).print(Text(f"error: {message}"), soft_wrap=True)
+    raise typer.Exit(code)
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; a fault of disk or permission ends in one line, not in a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 still gets its text
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        what = ": ".join(str(part) for part in (error.filename, error.strerror) if part)
+        print(f"error: {what or error}", file=sys.stderr)
+        sys.exit(ENVIRONMENT)

@@ -2,13 +2,16 @@
 
 Text keeps its Markdown tokens (markdown-it-py), never its source:
 a ``link_open`` token carries its target as ``token.meta["link"]`` (a ``Link`` of this module),
-and ``math_inline`` and ``math_block`` tokens carry TeX as their content.
-Tokens are shared and must not be changed.
+``math_inline`` and ``math_block`` tokens carry TeX as their content, ``alert_open`` tokens the kind
+of a callout as ``token.meta["kind"]``, and a pitfall's ``list_item_open`` its id as
+``token.meta["item"]``. ``place_of`` tells where a token's content stands in its file.
+Comments are gone. Tokens are shared and must not be changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal
@@ -22,10 +25,33 @@ Tokens = tuple[Token, ...]
 Difficulty = Literal["easy", "medium", "hard"]
 Device = Literal["cpu", "cuda"]
 
+Places = Sequence[tuple[int, Place]]
+"""Where content stands: each entry an offset in it and the place there; the text between two
+entries stands in one row of the file."""
+
+
+def locate(places: Places, index: int) -> Place:
+    """The place of the character at ``index`` of the content that has these places."""
+    before = bisect_right(places, index, key=lambda anchor: anchor[0]) - 1
+    offset, place = places[max(before, 0)]
+    return Place(place.path, place.line, place.column + max(index - offset, 0))
+
+
+def place_of(token: Token, index: int = 0) -> Place:
+    """Where the character at ``index`` of a token's content stands in the file.
+
+    Tokens that have content have places: inline ones, code, math, links and their blocks.
+    """
+    return locate(token.meta["places"], index)
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """``[33.3%](claim:demo/metric@device)``, or ``wrong:`` where the number is refuted."""
+    """``[33.3%](claim:demo/metric@device)``, or ``wrong:`` where the number is refuted.
+
+    ``place`` of a link is its opening bracket; ``text`` is what stands between the brackets,
+    as written, math and emphasis with their marks.
+    """
 
     place: Place
     text: str
@@ -165,7 +191,7 @@ class PlannedCard:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module of the syllabus, as ``modules.yml`` names it; ``code`` is M1, M2, …"""
+    """A module of the syllabus, as ``modules.yml`` names it; ``code`` is M1, M2 and so on."""
 
     id: str
     code: str

@@ -1,0 +1,223 @@
+"""Files in and out: cards read with care, whole trees swapped in by one rename."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from generator.lines import BYTE_ORDER_MARK
+from generator.problems import Place, Problem
+
+MAX_BYTES = 256 * 1024
+"""The largest card or ``modules.yml`` that is read; a long card has some 20 KiB."""
+
+ENVIRONMENT_CODES = frozenset({"unreadable"})
+"""Problems that no edit of a file mends: disk, permission."""
+
+USAGE_CODES = frozenset({"no-folder", "not-a-folder"})
+"""Problems of what was asked for, rather than of what stands in a base."""
+
+MARKER = ".proofdeck"
+"""The file by which a tree of outputs is known, so that nothing else is ever replaced."""
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+class OutputError(Exception):
+    """An output folder that may not be replaced; the message is for the user."""
+
+
+def read_text(file: Path, shown: str) -> str | Problem:
+    """The text of a file, or why it cannot be had; ``shown`` is the path to name it by.
+
+    Line ends and a byte order mark stay: ``lines.Lines`` knows what they mean.
+    """
+    place = Place(shown)
+    try:
+        # Not blocking, so that a named pipe does not wait for a writer for ever.
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:  # noqa: PTH123
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return Problem(place, "not-a-file", "this is no regular file", "Remove it.")
+            data = opened.read(MAX_BYTES + 1)
+            size = os.fstat(opened.fileno()).st_size
+    except OSError as error:
+        return unreadable(error, shown)
+    if len(data) > MAX_BYTES:
+        return Problem(
+            place,
+            "too-large",
+            f"the file has {max(size, len(data)):,} bytes, and at most {MAX_BYTES:,} are read",
+            "Split it: one question a card.",
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        row = before.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
+        row = row.replace("\r\n", "\n").replace("\r", "\n")
+        place = Place(shown, row.count("\n") + 1, len(row) - row.rfind("\n"))
+        return Problem(
+            place,
+            "not-utf-8",
+            f"the byte 0x{data[error.start]:02x} at offset {error.start} is not UTF-8",
+            "Save the file as UTF-8; " + _guess(data),
+        )
+
+
+def _guess(data: bytes) -> str:
+    if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+        return "it looks like UTF-16."
+    try:
+        data.decode("gb18030")
+    except UnicodeDecodeError:
+        return "its encoding is not known."
+    return "it looks like GB 18030 (GBK) or a Latin encoding."
+
+
+def unreadable(error: OSError, shown: str) -> Problem:
+    """Why the operating system gave nothing, as a problem."""
+    place = Place(shown)
+    match error.errno:
+        case errno.ENOENT:
+            return Problem(place, "no-file", "there is no such file", "Create it.")
+        case errno.ELOOP:
+            return Problem(
+                place, "link-loop", "this symbolic link leads back to itself", "Remove the link."
+            )
+        case errno.EACCES | errno.EPERM:
+            hint = f"Allow reading: `chmod u+rX '{shown}'`, as its owner."
+            return Problem(place, "unreadable", "there is no permission to read this", hint)
+        case _:
+            reason = error.strerror or str(error)
+            return Problem(place, "unreadable", f"this cannot be read: {reason}", "Check the disk.")
+
+
+def find_cards(root: Path, shown: str) -> tuple[list[tuple[Path, str]], list[Problem]]:
+    """Every Markdown file below ``root``, sorted by path, each with the path to show.
+
+    Hidden files and folders are left alone. Symbolic links are followed, but not in circles.
+    """
+    files: list[tuple[Path, str]] = []
+    problems: list[Problem] = []
+
+    def walk(folder: Path, name: str, above: frozenset[str]) -> None:
+        real = os.path.realpath(folder)
+        if real in above:
+            problems.append(
+                Problem(
+                    Place(name),
+                    "link-loop",
+                    "this symbolic link leads back to a folder that it stands in",
+                    "Remove the link.",
+                )
+            )
+            return
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            problems.append(unreadable(error, name))
+            return
+        for entry in entries:
+            path, inner = Path(entry.path), f"{name}/{entry.name}"
+            if entry.name.startswith("."):
+                continue
+            if _is_folder(entry):
+                walk(path, inner, above | {real})
+            elif path.suffix.lower() == ".md":
+                files.append((path, inner))
+
+    walk(root, shown, frozenset())
+    return files, problems
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link into a circle; reading it says so
+        return False
+
+
+def as_folder(folder: Path, shown: str) -> Problem | None:
+    """Why ``folder`` is no folder, where it is none."""
+    try:
+        mode = folder.stat().st_mode
+    except FileNotFoundError:
+        return Problem(
+            Place(shown), "no-folder", "there is no such folder", "Name one that exists."
+        )
+    except NotADirectoryError:
+        return Problem(Place(shown), "not-a-folder", "a file stands on this path", "Name a folder.")
+    except OSError as error:
+        return unreadable(error, shown)
+    if not stat.S_ISDIR(mode):
+        return Problem(Place(shown), "not-a-folder", "this is a file", "Name a folder.")
+    return None
+
+
+@contextmanager
+def fresh_tree(out: Path) -> Iterator[Path]:
+    """A new folder that takes the place of ``out`` when the block ends well, by one rename.
+
+    Until then, and for ever if the block raises, ``out`` stays as it is.
+    Raises ``OutputError`` where ``out`` is a file, or a folder that no build has written.
+    """
+    out = Path(os.path.realpath(out))
+    _may_replace(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        new.chmod(0o755)
+        yield new
+        (new / MARKER).write_text("Written by `proofdeck build`, which replaces this folder.\n")
+        _may_replace(out)
+        if not out.exists():
+            new.rename(out)
+        else:
+            _exchange(new, out)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _may_replace(out: Path) -> None:
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise OutputError(f"{out} is a file; name a folder to build into")
+    if not (out / MARKER).is_file() and any(out.iterdir()):
+        raise OutputError(
+            f"{out} holds files that no build has written; name another folder, or empty this one"
+        )
+
+
+def _exchange(new: Path, out: Path) -> None:
+    """Let two folders change names: at once where the system can, else in two steps."""
+    if _renameat2(new, out):
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent)) / "old"
+    out.rename(old)
+    try:
+        new.rename(out)
+    except OSError:
+        old.rename(out)
+        raise
+    finally:
+        shutil.rmtree(old.parent, ignore_errors=True)
+
+
+def _renameat2(new: Path, out: Path) -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    return (
+        call is not None
+        and call(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(out), _RENAME_EXCHANGE) == 0
+    )
