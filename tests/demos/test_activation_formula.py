@@ -1,0 +1,116 @@
+"""The activation formula against a closed form per variant, and fake tensors against real ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from runnable_demos.activation_formula import (
+    GPT3,
+    MLP,
+    PAPER,
+    PRESETS,
+    Attention,
+    Block,
+    Shape,
+    Variant,
+    layer_bytes,
+    run,
+    stack,
+)
+
+SHAPES = [Shape(8, 1, 16, 2), Shape(12, 3, 24, 4), Shape(20, 2, 40, 5)]
+VARIANTS = [
+    PAPER,
+    Variant(dtype=torch.float16),
+    Variant(dtype=torch.float32),
+    Variant(dropout="none"),
+    Variant(dropout="cpu"),
+    Variant(dtype=torch.float32, dropout="cpu"),
+    Variant(fused=True),
+    Variant(dtype=torch.float32, dropout="none", fused=True),
+    Variant(masked_fill=True),
+]
+
+
+def closed_form(shape: Shape, variant: Variant) -> int:
+    """Every tensor that the backward needs, listed by hand, times its bytes."""
+    s, b, h, a = shape.s, shape.b, shape.h, shape.a
+    e = variant.dtype.itemsize
+    mask = {"mask": 1, "cpu": e, "none": 0}[variant.dropout]
+    wide = 2 + 1 + 3 + 1  # norms' inputs, attention's input, QKV, the projection's input
+    wide += 1 + 4 + 4  # the MLP's input, GELU's, the second Linear's
+    total = s * b * h * (wide * e + 2 * mask) + s * b * 2 * 2 * e  # two norms: mean and 1/σ
+    if variant.fused:
+        return total + 4 * a * s * b  # logsumexp, fp32; O is the projection's input
+    square = e if variant.dropout == "none" else 2 * e + mask  # P; mask and dropped P
+    return total + a * s * s * b * square + (s * s if variant.masked_fill else 0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bytes_equal_the_list_by_hand(shape: Shape, variant: Variant) -> None:
+    """Every variant at every size saves what the list says, to the byte."""
+    assert layer_bytes(shape, variant) == closed_form(shape, variant)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_fake_equals_real(variant: Variant) -> None:
+    """Fake tensors predict the bytes of a real run."""
+    assert layer_bytes(SHAPES[1], variant) == layer_bytes(SHAPES[1], variant, real="cpu")
+
+
+def test_the_papers_equation() -> None:
+    """sbh(34 + 5as/h) at GPT-3's size is 2 868 903 936, and the norms' statistics 8 bytes a token."""
+    s, b, h, a = 2048, 1, 12288, 96
+    equation = s * b * h * 34 + 5 * a * s * s * b
+    assert equation == 2_868_903_936
+    assert layer_bytes(GPT3) == equation + 8 * s * b
+
+
+def test_parts_add_up_and_layers_stack() -> None:
+    """Attention, MLP and two norms make the block; n blocks make n times its bytes."""
+    shape = SHAPES[2]
+    norm_bytes = shape.s * shape.b * (2 * shape.h + 2 * 2)
+    parts = layer_bytes(shape, part=Attention) + layer_bytes(shape, part=MLP) + 2 * norm_bytes
+    assert parts == layer_bytes(shape)
+    assert layer_bytes(shape, part=stack(3)) == 3 * layer_bytes(shape)
+
+
+def test_block_computes_a_gpt_layer() -> None:
+    """Without dropout the block equals PyTorch's own pre-norm layer with the same weights."""
+    shape = Shape(7, 2, 16, 4)
+    torch.manual_seed(0)
+    ours = Block(shape, Variant(dtype=torch.float64, dropout="none"))
+    theirs = torch.nn.TransformerEncoderLayer(
+        16, 4, 64, dropout=0.0, activation="gelu", norm_first=True, dtype=torch.float64
+    )
+    # Ours holds Q, K, V head by head, theirs one after another.
+    heads = ours.attention.qkv.weight.view(4, 3, 4, 16).transpose(0, 1).reshape(48, 16)
+    biases = ours.attention.qkv.bias.view(4, 3, 4).transpose(0, 1).reshape(48)
+    attention = theirs.self_attn
+    with torch.no_grad():
+        attention.in_proj_weight.copy_(heads)
+        attention.in_proj_bias.copy_(biases)
+    attention.out_proj.load_state_dict(ours.attention.out.state_dict())
+    theirs.linear1.load_state_dict(ours.mlp.up.state_dict())
+    theirs.linear2.load_state_dict(ours.mlp.down.state_dict())
+    x = torch.randn(7, 2, 16, dtype=torch.float64)
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(7, dtype=torch.float64)
+    torch.testing.assert_close(ours(x), theirs(x, src_mask=causal, is_causal=True))
+
+
+def test_metrics() -> None:
+    """The solved coefficients are the paper's, and the departures those of the list by hand."""
+    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
+    assert (metrics["linear"], metrics["quadratic"], metrics["per_token"]) == (34, 5, 8)
+    assert metrics["coefficients_hold"] is True
+    assert metrics["fake_equals_real"] is True
+    parts = ("attention_linear", "attention_quadratic", "mlp_linear", "norms_linear")
+    assert [metrics[p] for p in parts] == [11, 5, 19, 4]
+    assert (metrics["fp32_linear"], metrics["fp32_quadratic"]) == (66, 9)
+    assert (metrics["no_dropout_linear"], metrics["no_dropout_quadratic"]) == (32, 2)
+    assert (metrics["cpu_dropout_linear"], metrics["cpu_dropout_quadratic"]) == (36, 6)
+    assert metrics["masked_fill_extra"] == 1
+    assert metrics["gpt3_stack"] == 96 * metrics["gpt3_layer"]
+    assert metrics["gpt3_fused_per_sbh"] == 34 + (4 * 96 + 8) / 12288
