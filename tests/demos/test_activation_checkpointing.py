@@ -1,0 +1,125 @@
+"""The textbook's 12 layers in 3 segments, against the order and the counts written out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+
+from runnable_demos.activation_checkpointing import PRESETS, bit_equal, run, trace_step
+from runnable_demos.metrics import Metric, Result
+from runnable_demos.stacks import Layer
+
+CONFIG = PRESETS["small"]
+SHAPE = (CONFIG.batch, CONFIG.width)
+A = CONFIG.batch * CONFIG.width * 4  # bytes of one layer's output
+LOSS = 8 / A  # the loss and its gradient, in activations
+
+
+def span(moment: str, layers: Iterable[int]) -> list[tuple[str, int]]:
+    """Consecutive events."""
+    return [(moment, layer) for layer in layers]
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size."""
+    return run(CONFIG, lambda share, what: None)
+
+
+@pytest.fixture(scope="module")
+def metrics(result: Result) -> dict[str, Metric]:
+    """Its metrics by name."""
+    return {m.name: m for m in result.metrics}
+
+
+def test_the_last_segment_runs_again_first() -> None:
+    """The order of all 36 actions: the gradient arrives, then its segment is rebuilt and used."""
+    layers = [Layer(CONFIG.width) for _ in range(12)]
+    _, log = trace_step(layers, (4, 4, 4), SHAPE, "cpu")
+    assert [(event.moment, event.layer) for event in log] == [
+        *span("forward", range(1, 13)),
+        *span("backward", [12]),
+        *span("recompute", [9, 10, 11, 12]),
+        *span("backward", [11, 10, 9, 8]),
+        *span("recompute", [5, 6, 7, 8]),
+        *span("backward", [7, 6, 5, 4]),
+        *span("recompute", [1, 2, 3, 4]),
+        *span("backward", [3, 2, 1]),
+    ]
+
+
+def test_live_activations_are_those_of_a_count_by_hand() -> None:
+    """When each action begins: one input a segment begun, then a segment rebuilt one by one."""
+    layers = [Layer(CONFIG.width) for _ in range(12)]
+    _, log = trace_step(layers, (4, 4, 4), SHAPE, "cpu")
+    live = [event.live // A for event in log]
+    # x_0, then x_0 with the current activation, until the next segment's input is added
+    assert live[:12] == [1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4]
+    # x_0, x_4, x_8 and the gradient; x_9, x_10, x_11 join it
+    assert live[13:17] == [4, 5, 6, 7]
+    # in the first segment x_0 alone is left
+    assert live[29:33] == [2, 3, 4, 5]
+
+
+def test_what_is_held_and_the_peaks_are_the_textbooks(metrics: dict[str, Metric]) -> None:
+    """13 and 3 activations held; 13 and 3 + 4 at the peak, with two in flight."""
+    assert metrics["held_none"].value == 13
+    assert metrics["held_segments"].value == 3
+    assert metrics["peak_none"].value == 13 + 2 + LOSS
+    assert metrics["peak_segments"].value == 3 + 4 + 2 + LOSS
+    assert metrics["peak_last_kept"].value == 3 + 4 + 2 + LOSS
+    assert metrics["peak_each"].value == 12 + 1 + 2 + LOSS
+
+
+def test_who_runs_again(metrics: dict[str, Metric]) -> None:
+    """All 12 layers, from the 9th to the 4th; one forward is a third of a step, 8 layers 2/9."""
+    assert metrics["layers_recomputed"].value == 12
+    assert metrics["first_recomputed"].value == 9
+    assert metrics["last_recomputed"].value == 4
+    assert metrics["peak_segment"].value == 3
+    assert metrics["recompute_overhead"].value == pytest.approx(1 / 3, rel=1e-12)
+    assert metrics["recompute_overhead_last_kept"].value == pytest.approx(2 / 9, rel=1e-12)
+
+
+def test_a_block_holds_what_a_count_by_hand_says(metrics: dict[str, Metric]) -> None:
+    """Input, two norms with statistics, qkv, context, logsumexp, and the wide layer twice."""
+    h, heads = CONFIG.hidden, CONFIG.heads
+    numbers = (h + 2) + h + 3 * h + (h + heads) + (h + 2) + h + 4 * h + 4 * h
+    assert metrics["block_held_none"].value == 4 * numbers
+    assert metrics["block_held_each"].value == 4 * h
+    assert metrics["block_held_ratio"].value == numbers / h
+
+
+def test_recompute_of_a_block_stops_before_its_last_product(metrics: dict[str, Metric]) -> None:
+    """By formula: all products but ``down``; the flash kernel's backward makes five, not four."""
+    N, h = CONFIG.tokens, CONFIG.hidden
+    linear, attention = 2 * N * 12 * h * h, 4 * N * N * h
+    step = 3 * linear + attention + attention * 5 / 2
+    again = linear + attention - 2 * N * 4 * h * h
+    assert metrics["block_recompute_overhead"].value == pytest.approx(again / step, rel=1e-12)
+
+
+def test_gradients_are_the_same_bit_by_bit(metrics: dict[str, Metric]) -> None:
+    """With dropout and without; not so where the random state is not restored."""
+    assert metrics["gradients_bit_equal"].value is True
+    assert metrics["gradients_bit_equal_dropout"].value is True
+    assert metrics["loss_equal_without_rng_state"].value is True
+    assert metrics["gradients_wrong_without_rng_state"].value is True
+
+
+def test_bit_equality_sees_one_bit() -> None:
+    """The smallest change of one number is noticed."""
+    x = torch.ones(3)
+    y = x.clone()
+    y[1] = torch.nextafter(y[1], torch.tensor(2.0))
+    assert bit_equal([x], [x.clone()])
+    assert not bit_equal([x], [y])
+
+
+def test_the_figures_show_every_action(result: Result) -> None:
+    """12 forwards, recomputations and backwards; the three timelines."""
+    order, live = result.figures
+    assert [len(series.x) for series in order.series] == [12, 12, 12]
+    assert [len(series.x) for series in live.series] == [24, 36, 36]
