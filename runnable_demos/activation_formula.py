@@ -61,11 +61,12 @@ class Config:
     batch: int = parameter(2, {"zh": "批大小 b", "en": "batch b"}, 1, 64)
     width: int = parameter(256, {"zh": "宽度 h", "en": "width h"}, 8, 16384)
     heads: int = parameter(4, {"zh": "头数 a", "en": "heads a"}, 1, 128)
+    layers: int = parameter(96, {"zh": "GPT-3 的层数 L", "en": "layers L of GPT-3"}, 1, 96)
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
 
-PRESETS = {"small": Config(length=16, batch=2, width=32, heads=2), "full": Config()}
+PRESETS = {"small": Config(length=16, batch=2, width=32, heads=2, layers=3), "full": Config()}
 
 
 # --- the block -----------------------------------------------------------------------------------
@@ -82,7 +83,6 @@ class Shape:
 
 
 GPT3 = Shape(s=2048, b=1, h=12288, a=96)
-GPT3_LAYERS = 96
 
 Dropout = Literal["mask", "cpu", "none"]
 
@@ -196,9 +196,10 @@ def layer_bytes(
 
     On fake tensors, unless ``real`` names a device. The input is itself computed, as between layers.
     """
-    with nullcontext() if real else fake(), torch.device(real or "cpu"):
-        module = part(shape, variant)
-        leaf = torch.zeros(shape.s, shape.b, shape.h, dtype=variant.dtype, requires_grad=True)
+    with nullcontext() if real else fake():
+        with torch.device(real or "cpu"):
+            module = part(shape, variant)
+            leaf = torch.zeros(shape.s, shape.b, shape.h, dtype=variant.dtype, requires_grad=True)
         x = leaf * 1.0
         with saved_tensors(exclude=module.parameters()) as saved:
             module(x)
@@ -281,7 +282,7 @@ EXACT: dict[str, tuple[Unit, str, str, Text]] = {
         SOLVED,
     ),
     "gpt3_layer": ("B", "GPT-3 一层", "a layer of GPT-3", GPT3_HOW),
-    "gpt3_stack": ("B", "GPT-3 的 96 层", "the 96 layers of GPT-3", GPT3_HOW),
+    "gpt3_stack": ("B", "GPT-3 的 L 层", "L layers of GPT-3", GPT3_HOW),
     "gpt3_layer_fused": ("B", "GPT-3 一层，flash", "a layer of GPT-3, flash", GPT3_HOW),
     "gpt3_fused_per_sbh": ("", "flash 时每 sbh 的字节", "flash, bytes for sbh", GPT3_HOW),
     "gpt3_fused_ratio": ("", "标准与 flash 之比", "standard over flash", GPT3_HOW),
@@ -355,7 +356,7 @@ def run(config: Config, progress: Progress) -> Result:
         "cpu_dropout_quadratic": cpu_dropout.as2b,
         "masked_fill_extra": masked / shape.s**2,
         "gpt3_layer": gpt3,
-        "gpt3_stack": layer_bytes(GPT3, part=stack(GPT3_LAYERS)),
+        "gpt3_stack": layer_bytes(GPT3, part=stack(config.layers)),
         "gpt3_layer_fused": gpt3_fused,
         "gpt3_fused_per_sbh": gpt3_fused / (GPT3.s * GPT3.b * GPT3.h),
         "gpt3_fused_ratio": gpt3 / gpt3_fused,

@@ -112,5 +112,5 @@ def test_metrics() -> None:
     assert (metrics["no_dropout_linear"], metrics["no_dropout_quadratic"]) == (32, 2)
     assert (metrics["cpu_dropout_linear"], metrics["cpu_dropout_quadratic"]) == (36, 6)
     assert metrics["masked_fill_extra"] == 1
-    assert metrics["gpt3_stack"] == 96 * metrics["gpt3_layer"]
+    assert metrics["gpt3_stack"] == 3 * metrics["gpt3_layer"]
     assert metrics["gpt3_fused_per_sbh"] == 34 + (4 * 96 + 8) / 12288
