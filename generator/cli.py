@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -19,7 +20,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from generator import lab_cli, library
+from generator import lab_cli, library, new_card
 from generator.filesystem import ENVIRONMENT_CODES, USAGE_CODES
 from generator.library import Library
 from generator.problems import Problem
@@ -63,6 +64,24 @@ def check(
         show(problems)
         summary(found, problems)
     raise typer.Exit(exit_code(problems))
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="ID", help="Its id, for ever: kebab-case.")],
+    module: Annotated[str, typer.Option(help="A module of modules.yml.")],
+    topic: Annotated[str, typer.Option(help="A topic of that module.")],
+    cards: CardsOption = CARDS,
+) -> None:
+    """Write a new card with everything in it that a program can know."""
+    try:
+        written = new_card.write(cards, name, module, topic, datetime.now(UTC).date())
+    except new_card.NewCardError as error:
+        stop(USAGE, str(error), error.hint)
+    if isinstance(written, list):
+        show(written)
+        raise typer.Exit(exit_code(written))
+    typer.echo(f"wrote {written}\nproofdeck check names the places that wait for you")
 
 
 def load(
@@ -114,9 +133,10 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def stop(code: int, message: str) -> NoReturn:
-    """End with one line on the error stream."""
-    Console(stderr=True, highlight=False).print(Text(f"error: {message}"), soft_wrap=True)
+def stop(code: int, message: str, hint: str) -> NoReturn:
+    """End with a sentence and what to do, on the error stream."""
+    err = Console(stderr=True, highlight=False)
+    err.print(Text(f"error: {message}\n  hint: {hint}"), soft_wrap=True)
     raise typer.Exit(code)
 
 

@@ -250,8 +250,10 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
 def _shown(value: object) -> str:
     """A value of the wrong form, as a sentence names it."""
     match value:
-        case "" | list() | dict():
-            return {str: "empty", list: "a list", dict: "a mapping of keys"}[type(value)]
+        case "":
+            return "empty"
+        case list() | dict():
+            return "a list" if isinstance(value, list) else "a mapping of keys"
         case bool():
             return f"the truth value `{str(value).lower()}`"
         case int() | float() | date():

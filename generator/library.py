@@ -44,9 +44,9 @@ def load(
     The library is ``None`` where there is no syllabus or not a single card to speak of.
     """
     shown = cards.as_posix()
-    if problem := filesystem.as_folder(cards, shown):
-        return None, [problem]
-    plan, problems = _syllabus(cards, shown)
+    plan, problems = read_syllabus(cards)
+    if filesystem.as_folder(cards, shown):
+        return None, problems
     files, found = filesystem.find_cards(cards, shown)
     problems += found
     parsed: list[Card] = []
@@ -113,7 +113,11 @@ def assemble(
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _syllabus(cards: Path, shown: str) -> tuple[Syllabus | None, list[Problem]]:
+def read_syllabus(cards: Path) -> tuple[Syllabus | None, list[Problem]]:
+    """The ``modules.yml`` of a base; ``None`` where there is no folder or no usable file."""
+    shown = cards.as_posix()
+    if problem := filesystem.as_folder(cards, shown):
+        return None, [problem]
     name = f"{shown}/{syllabus.FILE_NAME}"
     text = filesystem.read_text(cards / syllabus.FILE_NAME, name)
     if isinstance(text, str):
