@@ -28,8 +28,9 @@ def study_data(library: Library) -> dict[str, Any]:
     (``followup``, ``pitfall``, ``number``), ``card``, and what is asked in plain words (``ask``).
     A number also carries the demo's title (``of``), how it was measured (``how``), the id of its
     row of evidence, the answer as printed in each language (``text``), its ``value`` and
-    ``tolerance`` in ``unit``, and the worth of its printed unit (``factor``). ``cards``, ``modules`` and ``paths`` serve the filters; ``units`` maps each
-    spelling of a unit to the unit of metrics and its worth, ``multipliers`` words such as 万.
+    ``tolerance`` in ``unit``, and the worth of its printed unit (``factor``).
+    ``cards``, ``modules`` and ``paths`` serve the filters; ``units`` maps each spelling of a unit
+    to the unit of metrics and its worth, ``multipliers`` words such as 万.
     """
     return {
         "modules": [

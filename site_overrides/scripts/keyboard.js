@@ -16,8 +16,7 @@
         return;
       }
       if (document.querySelector("dialog[open]")) return;
-      const entry = keys.find(({ names }) => names.includes(event.key));
-      if (entry && entry.act(event) !== false) {
+      if (keys.some(({ names, act }) => names.includes(event.key) && act(event) !== false)) {
         event.preventDefault();
         event.stopImmediatePropagation();
       }
