@@ -25,7 +25,7 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -82,7 +82,10 @@ Moment = Literal["forward", "recompute", "backward"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Layer ``layer`` (from 1) runs, runs again or gets its gradient; ``live`` bytes at that time."""
+    """Layer ``layer`` (from 1) runs, runs again or gets its gradient.
+
+    ``live`` are the most bytes alive from then until the next event.
+    """
 
     moment: Moment
     layer: int
@@ -92,17 +95,11 @@ class Event:
 class Traced(nn.Module):
     """A layer that notes what happens to it; a second run of its forward is a recomputation."""
 
-    def __init__(self, layer: nn.Module, number: int, live: LiveMemory, log: list[Event]) -> None:
+    def __init__(self, layer: nn.Module, note: Callable[[Moment], None]) -> None:
         super().__init__()
         self.layer = layer
-        self.number = number
-        self.live = live
-        self.log = log
+        self.note = note
         self.runs = 0
-
-    def note(self, moment: Moment) -> None:
-        """Append an event to the log."""
-        self.log.append(Event(moment, self.number, self.live.current))
 
     def forward(self, x: Tensor) -> Tensor:
         """That of the layer."""
@@ -118,14 +115,23 @@ def trace_step(
 ) -> tuple[Step, list[Event]]:
     """A step with segments of ``lengths``, or without checkpoints, and all that happened in it."""
     live = LiveMemory()
-    log: list[Event] = []
-    traced = [Traced(layer, i, live, log) for i, layer in enumerate(layers, start=1)]
+    log: list[tuple[Moment, int, int]] = []  # what, which layer, and the place in live's timeline
+
+    def traced(number: int, layer: nn.Module) -> Traced:
+        return Traced(layer, lambda moment: log.append((moment, number, len(live.timeline))))
+
+    stack = [traced(number, layer) for number, layer in enumerate(layers, start=1)]
 
     def forward(x: Tensor) -> Tensor:
-        return run_layers(traced, x) if lengths is None else run_segments(traced, lengths, x)
+        return run_layers(stack, x) if lengths is None else run_segments(stack, lengths, x)
 
     step = measure_step(forward, layers, shape, device, live)
-    return step, log
+    live_bytes = [sum(now) for now in live.timeline]
+    ends = [begin for _, _, begin in log[1:]] + [len(live_bytes)]
+    return step, [
+        Event(moment, number, max(live_bytes[begin - 1 : end]))
+        for (moment, number, begin), end in zip(log, ends, strict=True)
+    ]
 
 
 def loss_and_gradients(
@@ -151,18 +157,22 @@ def without_rng_state(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
     return x
 
 
-def moments_figure(log: Sequence[Event]) -> Figure:
+def order_figure(log: Sequence[Event], k: int) -> Figure:
     """Which layer runs when: time to the right, layers upward."""
-    names: dict[Moment, Text] = {
-        "forward": {"zh": "前向", "en": "forward"},
-        "recompute": {"zh": "重算", "en": "recompute"},
-        "backward": {"zh": "反向", "en": "backward"},
-    }
+    runs: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for t, event in enumerate(log, start=1):
+        segment = (event.layer - 1) // k + 1 if event.moment == "recompute" else 0
+        runs.setdefault((event.moment, segment), []).append((float(t), float(event.layer)))
+    names = {"forward": "前向", "backward": "反向"}
     series = []
-    for moment, label in names.items():
-        times = [t for t, event in enumerate(log, start=1) if event.moment == moment]
-        layers = tuple(float(log[t - 1].layer) for t in times)
-        series.append(Series(label, tuple(map(float, times)), layers))
+    for (moment, segment), points in runs.items():
+        times, layers = zip(*points, strict=True)
+        label: Text = (
+            {"zh": f"重算第 {segment} 段", "en": f"recompute segment {segment}"}
+            if segment
+            else {"zh": names[moment], "en": moment}
+        )
+        series.append(Series(label, times, layers))
     return Figure(
         "order",
         {"zh": "哪一层在何时运行", "en": "Which layer runs when"},
@@ -173,7 +183,7 @@ def moments_figure(log: Sequence[Event]) -> Figure:
 
 
 def live_figure(logs: Sequence[tuple[Text, Sequence[Event]]], activation: int) -> Figure:
-    """Live bytes when each action begins, in activations."""
+    """The most bytes alive during each action, in activations."""
     return Figure(
         "live",
         {"zh": "一步之中存活的激活", "en": "Activations alive during a step"},
@@ -205,13 +215,11 @@ def run(config: Config, progress: Progress) -> Result:
     kept = partial(run_segments, layers, segments, keep_last=True)
     none, none_log = trace_step(layers, None, shape, device)
     step, log = trace_step(layers, segments, shape, device)
-    each, each_log = trace_step(layers, (1,) * L, shape, device)
+    each = measure_step(partial(run_segments, layers, (1,) * L), layers, shape, device)
     last_kept = measure_step(kept, layers, shape, device)
     flops = step_flops(plain, shape, device)
     again = [event.layer for event in log if event.moment == "recompute"]
-    # The peak falls while a segment is rebuilt or used: the one whose layer holds most when it begins.
-    fullest = max((e for e in log if e.moment != "forward"), key=lambda e: e.live)
-    peak_segment = (fullest.layer - 1) // k + 1
+    peak_segment = (max(log, key=lambda event: event.live).layer - 1) // k + 1
 
     progress(0.4, "transformer blocks")
     block_shape = (1, config.tokens, config.hidden)
@@ -395,12 +403,11 @@ def run(config: Config, progress: Progress) -> Result:
             ),
         ),
         figures=(
-            moments_figure(log),
+            order_figure(log, k),
             live_figure(
                 (
                     ({"zh": "不设检查点", "en": "no checkpoints"}, none_log),
                     ({"zh": f"{k} 层一段", "en": f"segments of {k}"}, log),
-                    ({"zh": "每层一段", "en": "a segment a layer"}, each_log),
                 ),
                 a,
             ),

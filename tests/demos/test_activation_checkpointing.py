@@ -51,16 +51,18 @@ def test_the_last_segment_runs_again_first() -> None:
 
 
 def test_live_activations_are_those_of_a_count_by_hand() -> None:
-    """When each action begins: one input a segment begun, then a segment rebuilt one by one."""
+    """The most alive in each action, written out: z is a layer's value before its ReLU, g a gradient."""
     layers = [Layer(CONFIG.width) for _ in range(12)]
     _, log = trace_step(layers, (4, 4, 4), SHAPE, "cpu")
     live = [event.live // A for event in log]
-    # x_0, then x_0 with the current activation, until the next segment's input is added
-    assert live[:12] == [1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4]
-    # x_0, x_4, x_8 and the gradient; x_9, x_10, x_11 join it
-    assert live[13:17] == [4, 5, 6, 7]
-    # in the first segment x_0 alone is left
-    assert live[29:33] == [2, 3, 4, 5]
+    # forward: x_0 z x_1; x_0 x_1 z x_2; x_0 x_2 z x_3; …; x_0 x_4 x_5 z x_6
+    assert live[:12] == [3, 4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6]
+    # last segment: x_0 x_4 x_8 and g, with z x_9; x_9 z x_10; …; x_9 x_10 x_11 z x_12
+    assert live[13:17] == [6, 7, 8, 9]
+    # then x_12 goes once it is used, and g with another gradient stays
+    assert live[17:20] == [9 - 1, 8 - 1, 7 - 1]
+    # first segment: x_0 and g, with z x_1; …; x_1 x_2 x_3 z x_4
+    assert live[29:33] == [4, 5, 6, 7]
 
 
 def test_what_is_held_and_the_peaks_are_the_textbooks(metrics: dict[str, Metric]) -> None:
@@ -119,7 +121,7 @@ def test_bit_equality_sees_one_bit() -> None:
 
 
 def test_the_figures_show_every_action(result: Result) -> None:
-    """12 forwards, recomputations and backwards; the three timelines."""
+    """12 forwards and backwards, three segments of 4 that run again; both timelines."""
     order, live = result.figures
-    assert [len(series.x) for series in order.series] == [12, 12, 12]
-    assert [len(series.x) for series in live.series] == [24, 36, 36]
+    assert [len(series.x) for series in order.series] == [12, 12, 4, 4, 4]
+    assert [len(series.x) for series in live.series] == [24, 36]
