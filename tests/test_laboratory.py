@@ -1,0 +1,348 @@
+"""The laboratory: demos run in processes, are compared with their records, and fail in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.laboratory import Difference, differences, environment_changes
+from runnable_demos import records
+from runnable_demos.metrics import Figure, Metric, Parameter, Record, Result
+
+TEXT = {"zh": "字", "en": "word"}
+
+DEMO = """
+from dataclasses import dataclass
+import os
+from runnable_demos.metrics import Axis, Figure, Metric, Result, Series, parameter
+TEXT = {"zh": "字", "en": "word"}
+TITLE = {"zh": "题", "en": "The title"}
+QUESTION = {"zh": "问", "en": "The question"}
+
+@dataclass(frozen=True)
+class Config:
+    n: int = parameter(16, TEXT, 1, 100)
+    end: str = parameter("well", TEXT)
+    device: str = parameter("cpu", TEXT)
+    seed: int = parameter(0, TEXT, 0, 9)
+
+PRESETS = {"small": Config(n=4), "full": Config()}
+
+def run(config, progress):
+    progress(0.5, "half")
+    if config.end == "crash":
+        raise RuntimeError("boom")
+    if config.end == "kill":
+        os.kill(os.getpid(), 9)
+    axis = Axis(TEXT)
+    return Result(
+        (Metric("count", config.n, "", "exact", TEXT, TEXT),),
+        (Figure("line", TEXT, axis, axis, (Series(TEXT, (0, 1), (0, config.n)),)),),
+    )
+"""
+MODULES = """
+modules:
+  - id: m
+    code: M1
+    title: {zh: 模块, en: Module}
+    summary: {zh: 模块。, en: A module.}
+    topics:
+      t: {zh: 主题, en: Topic}
+"""
+
+
+def half(language: str, headings: list[str]) -> str:
+    """One language of a card that claims what the sample demo counts."""
+    parts = [f"## {heading}\n\n{{}}\n" for heading in headings]
+    texts = [
+        "[16](claim:sample/count)",
+        "- a",
+        "b",
+        "- c",
+        "- d <!-- #d -->",
+        "### e <!-- #e -->\n\nf",
+    ]
+    body = "\n".join(part.format(text) for part, text in zip(parts, texts, strict=True))
+    return f"# {language}\n\n{body}"
+
+
+CARD = (
+    """---
+id: a-card
+title: {zh: 卡, en: Card}
+module: m
+topic: t
+difficulty: easy
+updated: 2026-11-29
+tags: [x]
+---
+
+"""
+    + half("中文", ["一句话结论", "核心要义", "推导", "工程权衡", "常见陷阱", "追问"])
+    + "\n"
+    + half(
+        "English",
+        ["In one sentence", "Key insights", "Derivation", "Trade-offs", "Pitfalls", "Follow-ups"],
+    )
+)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A base with two demos, a card that claims what one of them finds, and no evidence."""
+    for name in ("cards", "runnable_demos"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cards" / "modules.yml").write_text(MODULES, encoding="utf-8")
+    (tmp_path / "cards" / "a-card.md").write_text(CARD, encoding="utf-8")
+    for name in ("sample", "second"):
+        (tmp_path / "runnable_demos" / f"{name}.py").write_text(DEMO, encoding="utf-8")
+    return tmp_path
+
+
+def proofdeck(
+    base: Path, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in ``base``."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "from generator.cli import main; main()", *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        cwd=base,
+        env={**os.environ, "COLUMNS": "200", "LANG": "en_GB.UTF-8", **(environment or {})},
+    )
+    assert "Traceback" not in done.stdout
+    return done
+
+
+def one_error(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line of an error, and that no traceback goes with it."""
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def evidence(base: Path, name: str = "sample") -> Path:
+    """Where the record of a demo is kept."""
+    return base / "runnable_demos" / "evidence" / f"{name}.cpu.json"
+
+
+# --- demo list and demo run ---
+
+
+def test_list_shows_each_demo_and_its_evidence(base: Path) -> None:
+    """A demo is missing its evidence, has it, has outgrown it, or it is broken."""
+
+    def states() -> dict[str, str]:
+        found = json.loads(proofdeck(base, "demo", "list", "--json").stdout)
+        return {each["name"]: each["evidence"]["cpu"]["state"] for each in found}
+
+    assert states() == {"sample": "missing", "second": "missing"}
+    assert proofdeck(base, "demo", "run", "sample", "--record").returncode == 0
+    assert states() == {"sample": "recorded", "second": "missing"}
+    with (base / "runnable_demos" / "sample.py").open("a") as demo:
+        demo.write("# one more line\n")
+    evidence(base, "second").write_text("{")
+    assert states() == {"sample": "stale", "second": "broken"}
+    listed = proofdeck(base, "demo", "list").stdout
+    assert "The title" in listed
+    assert "stale" in listed
+
+
+def test_run_prints_a_table_draws_and_records(base: Path) -> None:
+    """One run gives a table, a figure that stands alone, and evidence that keeps its date."""
+    done = proofdeck(base, "demo", "run", "sample", "--figure", "line.svg", "--lang", "zh")
+    assert done.returncode == 0, done
+    assert "题" in done.stdout
+    assert "count" in done.stdout
+    assert "16" in done.stdout
+    assert (base / "line.svg").read_text(encoding="utf-8").startswith("<svg")
+
+    assert proofdeck(base, "demo", "run", "sample", "--record").returncode == 0
+    kept = records.load(evidence(base))
+    records.save(dataclasses.replace(kept, recorded="2020-02-02", sources={}), evidence(base))
+    old = dataclasses.replace(kept, recorded="2020-02-02", sources={})
+    evidence(base).write_text(records.dumps(old), encoding="utf-8")
+    printed = proofdeck(base, "demo", "run", "sample", "--record", "--json").stdout
+    assert records.load(evidence(base)) == dataclasses.replace(kept, recorded="2020-02-02")
+    assert records.loads(printed) == records.load(evidence(base))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["run", "smaple"], 2, "there is no demo 'smaple'"),
+        (["run", "sample", "--set", "n=101"], 2, "n must be from 1 to 100, not 101"),
+        (["run", "sample", "--set", "k=1"], 2, "there is no parameter 'k'"),
+        (["run", "sample", "--set", "end=crash"], 3, "sample crashed: RuntimeError: boom"),
+        (
+            ["run", "sample", "--set", "end=kill"],
+            2,
+            "sample was killed, most likely because memory",
+        ),
+        (["run", "sample", "--size", "small", "--record"], 2, "evidence is recorded at full size"),
+        (["run", "sample", "--figure", "x.png"], 2, "x.png cannot be written"),
+        (["run", "sample", "--figure", "none/x.svg"], 2, "none/x.svg cannot be written"),
+        (["run", "sample", "--demos", "none"], 2, "there is no folder none"),
+    ],
+)
+def test_each_fault_of_a_run_is_one_line(
+    base: Path, arguments: list[str], code: int, message: str
+) -> None:
+    """What is asked for and cannot be had is said in one line, with its exit code."""
+    done = proofdeck(base, "demo", *arguments)
+    if "end=crash" in arguments:  # the demo's own traceback is for its author, and comes first
+        assert 'raise RuntimeError("boom")' in done.stderr
+        done.stderr = done.stderr[done.stderr.index("error: ") :]
+    assert message in one_error(done, code)
+
+
+def test_a_broken_demo_is_named(base: Path) -> None:
+    """A demo that is no Python is an error of the base, with file and line."""
+    (base / "runnable_demos" / "broken.py").write_text("def run(:\n")
+    message = one_error(proofdeck(base, "demo", "list"), 1)
+    assert "broken.py:1: this file is not valid Python" in message
+
+
+def test_without_torch_all_but_a_run_works(base: Path) -> None:
+    """Where torch is missing, a run says which command installs it; a list needs none."""
+    (base / "without").mkdir()
+    (base / "without" / "sitecustomize.py").write_text('import sys; sys.modules["torch"] = None\n')
+    without = {"PYTHONPATH": str(base / "without")}
+    assert proofdeck(base, "demo", "list", environment=without).returncode == 0
+    done = proofdeck(base, "demo", "run", "sample", environment=without)
+    assert "PyTorch is not installed" in one_error(done, 3)
+    assert "hint: install it: python -m pip install" in done.stderr
+
+
+# --- verify ---
+
+
+def test_verify_agrees_until_something_differs(base: Path) -> None:
+    """All agree; then a demo finds another value, a record is edited, a demo crashes."""
+    first = proofdeck(base, "verify")
+    assert first.returncode == 1
+    assert "evidence: recorded nothing, found a result" in first.stdout
+    assert proofdeck(base, "verify", "--record").returncode == 0
+    done = proofdeck(base, "verify")
+    assert (done.returncode, done.stdout.count("agrees")) == (0, 3), done
+
+    source = base / "runnable_demos" / "sample.py"
+    source.write_text(DEMO.replace('"count", config.n', '"count", config.n + 1'), encoding="utf-8")
+    report = json.loads((done := proofdeck(base, "verify", "--json")).stdout)
+    assert done.returncode == 1
+    assert [each["state"] for each in report["demos"]] == ["differs", "agrees"]
+    change = {"what": "count", "recorded": "16", "found": "17"}
+    assert report["demos"][0]["differences"] == [change]
+    codes = [problem["code"] for problem in report["problems"]]
+    assert codes == ["evidence-stale", "claim-number", "claim-number"]  # in either language
+
+    source.write_text(DEMO, encoding="utf-8")
+    text = evidence(base).read_text(encoding="utf-8")
+    evidence(base).write_text(text.replace('"value": 16', '"value": 17', 1), encoding="utf-8")
+    done = proofdeck(base, "verify", "sample")
+    assert done.returncode == 1
+    assert "edited by hand" in done.stdout
+    assert "second" not in done.stdout
+
+    source.write_text(DEMO.replace('"crash"', '"well"'), encoding="utf-8")
+    done = proofdeck(base, "verify", "sample")
+    assert done.returncode == 3
+    assert "sample crashed: RuntimeError: boom" in done.stdout
+
+
+def test_verify_names_a_card_that_cannot_be_read(base: Path) -> None:
+    """The numbers of a broken card are not passed over in silence."""
+    assert proofdeck(base, "verify", "--record", "sample").returncode == 0
+    (base / "cards" / "a-card.md").write_text("no front matter", encoding="utf-8")
+    done = proofdeck(base, "verify", "sample")
+    assert done.returncode == 1
+    assert "a-card.md:1:1" in done.stdout
+
+
+def test_verify_names_what_it_does_not_know(base: Path) -> None:
+    """A demo that is not there is wrong usage."""
+    message = one_error(proofdeck(base, "verify", "smaple"), 2)
+    assert "there is no demo 'smaple'" in message
+
+
+# --- comparing ---
+
+
+def record(*metrics: Metric, **facts: Any) -> Record:
+    """A record of these metrics."""
+    parameters = (Parameter("n", facts.pop("n", 1), None, None, TEXT),)
+    result = Result(metrics, facts.pop("figures", ()))
+    environment = facts.pop("environment", {"torch": "2.13.0"})
+    return Record(
+        "sample", TEXT, TEXT, "cpu", "full", parameters, result, environment, {}, "2026-11-29"
+    )
+
+
+def exact(value: float, unit: Any = "") -> Metric:
+    """An exact metric."""
+    return Metric("count", value, unit, "exact", TEXT, TEXT)
+
+
+def bounded(value: float, bound: float = 1e-6) -> Metric:
+    """A bounded metric."""
+    return Metric("error", value, "", "bounded", TEXT, TEXT, bound, TEXT)
+
+
+def measured(value: float) -> Metric:
+    """A measured metric."""
+    return Metric("time", value, "s", "measured", TEXT, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (record(exact(3)), record(exact(3)), ()),
+        (record(exact(3)), record(exact(4)), (Difference("count", "3", "4"),)),
+        (record(exact(1)), record(exact(True)), (Difference("count", "1", "yes"),)),
+        (record(exact(3, "B")), record(exact(4, "B")), (Difference("count", "3 B", "4 B"),)),
+        (record(bounded(1e-8)), record(bounded(9e-7)), ()),
+        (
+            record(bounded(1e-8)),
+            record(bounded(2e-6, 1e-5)),
+            (Difference("error", "at most 1e-06", "2e-06"),),
+        ),
+        (
+            record(bounded(1e-8)),
+            record(bounded(1e-8, 1e-5)),
+            (Difference("bound of error", "1e-06", "1e-05"),),
+        ),
+        (record(measured(1)), record(measured(2)), ()),
+        (record(measured(1)), record(), (Difference("time", "1 s", "nothing"),)),
+        (record(), record(exact(3)), (Difference("count", "nothing", "3"),)),
+        (
+            record(exact(3)),
+            record(exact(3, "B")),
+            (Difference("count", "exact in numbers", "exact in B"),),
+        ),
+        (record(n=1), record(n=2), (Difference("parameter n", "1", "2"),)),
+        (
+            record(figures=(Figure("f", TEXT, None, None, ()),)),  # type: ignore[arg-type]
+            record(),
+            (Difference("figure f", "0 series", "nothing"),),
+        ),
+    ],
+)
+def test_differences(before: Record, after: Record, expected: tuple[Difference, ...]) -> None:
+    """Exact values are equal, bounded ones within the recorded bound, measured ones replayed."""
+    assert differences(before, after) == expected
+
+
+def test_another_environment_is_named() -> None:
+    """Another version of torch is a reason for a difference, and so it is said."""
+    changes = environment_changes(record(), record(environment={"torch": "2.14.0"}))
+    assert changes == (Difference("torch", "2.13.0", "2.14.0"),)
