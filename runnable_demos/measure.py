@@ -51,7 +51,9 @@ def _plain(tensor: Tensor) -> Iterator[Tensor]:
     if is_traceable_wrapper_subclass(tensor):
         names, _ = tensor.__tensor_flatten__()
         for name in names:
-            yield from _plain(getattr(tensor, name))
+            inner = getattr(tensor, name)
+            if isinstance(inner, Tensor):  # a DTensor names its mesh, too
+                yield from _plain(inner)
     else:
         yield tensor
 

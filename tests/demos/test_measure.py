@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed._tools.mem_tracker import MemTracker
+from torch.distributed.tensor import DTensor, init_device_mesh
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
@@ -301,6 +303,20 @@ def test_recomputed_activations_are_activations() -> None:
         y.sum().backward()
         assert live.at_peak["activations"] > before
         assert live.at_peak["other"] > 0
+
+
+def test_a_dtensor_counts_as_its_local_shard() -> None:
+    """A DTensor is a wrapper that also names its mesh; its bytes are those of this rank's tensor."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        local = torch.ones(3, 5)
+        wrapped = DTensor.from_local(local, init_device_mesh("cpu", (1,)))
+        with LiveMemory() as live:
+            live.register("parameters", wrapped)
+            assert live.by_category["parameters"] == 3 * 5 * 4
+        assert storage_bytes([wrapped, local]) == 3 * 5 * 4
+    finally:
+        dist.destroy_process_group()
 
 
 # --- FLOPs ---
