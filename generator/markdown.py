@@ -25,7 +25,7 @@ from markdown_it.utils import EnvType
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from generator.lines import Lines
-from generator.model import Places, locate
+from generator.model import Places, locate, place_of
 from generator.problems import Place, Problem
 
 CALLOUTS = ("note", "tip", "important", "warning", "caution")
@@ -92,9 +92,16 @@ class _PlacedInline(ParserInline):
         return state.tokens
 
 
+class _Parser(MarkdownIt):
+    """The parser, which leaves it to its reader to say what a link may lead to."""
+
+    def validateLink(self, url: str) -> bool:  # noqa: N802, ARG002  # markdown-it's
+        return True
+
+
 @cache
 def _parser() -> MarkdownIt:
-    md = MarkdownIt("commonmark")
+    md = _Parser("commonmark")
     md.inline = _PlacedInline()
     md.configure("commonmark", {"maxNesting": MAX_NESTING, "alerts": True})
     md.enable("table")
@@ -110,7 +117,7 @@ def parse(lines: Lines, first: int = 0) -> tuple[list[Token], list[Problem]]:
     Rows count from 0 and from the file's top, in ``token.map``, too.
     """
     tokens = _parser().parse("\n" * first + lines.text[lines.start(first) :])
-    problems = [*_too_deep(tokens, lines), *_unknown_callouts(tokens, lines)]
+    problems = list(_too_deep(tokens, lines))
     tokens = list(_with_plain_callouts(tokens))
     cells: Iterator[Places] | None = None
     for index, token in enumerate(tokens):
@@ -129,7 +136,7 @@ def parse(lines: Lines, first: int = 0) -> tuple[list[Token], list[Problem]]:
         else:
             continue
         token.meta = {**token.meta, "places": places}
-    return tokens, problems
+    return tokens, [*problems, *_unknown_callouts(tokens)]
 
 
 def _too_deep(tokens: Iterable[Token], lines: Lines) -> Iterator[Problem]:
@@ -144,11 +151,11 @@ def _too_deep(tokens: Iterable[Token], lines: Lines) -> Iterator[Problem]:
             return
 
 
-def _unknown_callouts(tokens: list[Token], lines: Lines) -> Iterator[Problem]:
+def _unknown_callouts(tokens: list[Token]) -> Iterator[Problem]:
     for outer, inline in zip(tokens, tokens[2:], strict=False):
-        if outer.type == "blockquote_open" and inline.content.startswith("[!") and inline.map:
+        if outer.type == "blockquote_open" and inline.content.startswith("[!"):
             yield Problem(
-                lines.at(inline.map[0]),
+                place_of(inline),
                 "unknown-callout",
                 "this callout is none of GitHub's five, or does not stand alone on its line",
                 "Write " + ", ".join(f"`> [!{kind}]`" for kind in CALLOUTS) + ", and text below.",

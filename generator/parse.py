@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import PurePath
 from typing import TypeVar
 from urllib.parse import unquote
@@ -189,7 +190,7 @@ class _Body:
                 return WebLink(place, text, href)
             case _:
                 self.report(place, "bad-link", f"`{unquote(href)}` is no target", _LINK_FORMS)
-        return WebLink(place, text, href)
+        return WebLink(place, text, "")
 
     def _citation(self, place: Place, text: str, key: str, title: str) -> Citation:
         source = None
@@ -411,12 +412,11 @@ def _split(tokens: Sequence[Token], tag: str) -> _Split:
         for index, token in enumerate(tokens)
         if token.type == "heading_open" and token.tag == tag and token.level == 0
     ]
-    ends = [*starts[1:], len(tokens)]
     return _Split(
         tokens[: starts[0]] if starts else tokens,
         [
             _Part((tokens[start], tokens[start + 1]), tokens[start + 3 : end])
-            for start, end in zip(starts, ends, strict=True)
+            for start, end in pairwise([*starts, len(tokens)])
         ],
     )
 
