@@ -172,7 +172,10 @@ def _no_record(claim: Claim, evidence: Evidence) -> Problem:
         )
         return Problem(claim.place, "claim-device", message, hint)
     message = f"there is no evidence of a demo `{claim.demo}`"
-    return Problem(claim.place, "claim-demo", message, suggest(claim.demo, evidence.demos))
+    near = suggest(claim.demo, evidence.demos)
+    record = f"Record it: `proofdeck demo run {claim.demo} --record`."
+    hint = near if near.startswith("Did you mean") else record
+    return Problem(claim.place, "claim-demo", message, hint)
 
 
 def _truth(claim: Claim, metric: Metric) -> Problem | None:

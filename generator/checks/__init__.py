@@ -1,35 +1,85 @@
 """The rules of a base, one a file, found by discovery.
 
-A rule is a module with ``CODES`` (the codes of its problems), ``SENTENCE`` (what it holds, for the
-docs), ``SEVERITY`` and ``check(library) -> Iterable[Problem]``.
+A rule is a module with its ``CODE``, its ``SEVERITY``, its ``SENTENCE`` (what holds on a good card,
+in Markdown, for the docs) and ``check(library)``, which yields a problem for each place where it
+does not hold. A card may silence a code in its front matter, with the reason; never ``claim``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Protocol, cast
 
-from generator.problems import Problem
+from generator.evidence import Evidence
+from generator.model import Card
+from generator.names import suggest
+from generator.problems import Problem, Severity
 
-if TYPE_CHECKING:
-    from generator.library import Library
-
-
-def discover() -> Iterator[ModuleType]:
-    """Every rule, by name."""
-    for found in sorted(iter_modules(__path__), key=lambda each: each.name):
-        yield import_module(f"{__name__}.{found.name}")
+NEVER_SILENT = frozenset({"claim"})
+"""What the base promises on every page: no reason makes a false number true."""
 
 
-def run(library: Library) -> list[Problem]:
-    """What all rules have to say, but for codes that a card silences with a reason."""
-    silenced = {card.path: card.silenced for card in library.cards.values()}
-    return [
-        problem
-        for rule in discover()
-        for problem in rule.check(library)
-        if problem.code not in silenced.get(problem.place.path, {})
-    ]
+class Base(Protocol):
+    """What a rule reads of a library."""
+
+    @property
+    def cards(self) -> Mapping[str, Card]:
+        """The cards by id, in reading order."""
+
+    @property
+    def evidence(self) -> Evidence:
+        """The recorded runs."""
+
+
+class Rule(Protocol):
+    """One rule; the codes of its problems are ``CODE``, or begin with it and a hyphen."""
+
+    CODE: str
+    SEVERITY: Severity
+    SENTENCE: str
+
+    def check(self, library: Base) -> Iterable[Problem]:
+        """A problem for each place where the rule does not hold."""
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Every rule, by code."""
+    found = (import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__))
+    return tuple(sorted((cast(Rule, module) for module in found), key=lambda rule: rule.CODE))
+
+
+def run(library: Base) -> list[Problem]:
+    """What all rules have to say, but for codes that a card silences; and silences that are wrong."""
+    cards = {card.path: card for card in library.cards.values()}
+    used: set[tuple[str, str]] = set()
+    problems: list[Problem] = []
+    for rule in rules():
+        for problem in rule.check(library):
+            card = cards.get(problem.place.path)
+            if card and rule.CODE in card.silenced and rule.CODE not in NEVER_SILENT:
+                used.add((card.path, rule.CODE))
+            else:
+                problems.append(problem)
+    for card in cards.values():
+        problems += _silences(card, used)
+    return problems
+
+
+def _silences(card: Card, used: set[tuple[str, str]]) -> Iterator[Problem]:
+    """Silences that silence nothing, name no rule, or would hide what must be said."""
+    codes = {rule.CODE for rule in rules()} - NEVER_SILENT
+    for code in card.silenced:
+        place = card.places[f"silenced.{code}"]
+        if code in NEVER_SILENT:
+            message = f"`{code}` cannot be silenced: a number that its run contradicts is not shown"
+            yield Problem(place, "bad-silence", message, "Mend the claim, and remove this line.")
+        elif code not in codes:
+            message = f"`{code}` is not the code of a rule"
+            yield Problem(place, "bad-silence", message, suggest(code, codes))
+        elif (card.path, code) not in used:
+            message = f"nothing on this card breaks the rule `{code}` any more"
+            yield Problem(place, "unused-silence", message, "Remove this line.", "warning")

@@ -1,0 +1,128 @@
+r"""No quantity stands in prose without its proof."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from generator.checks import Base
+from generator.model import Citation, Claim, Given
+from generator.problems import Place, Problem, Severity
+from generator.prose import Piece, passages
+from generator.quantities import MULTIPLIERS, SYMBOLS
+
+CODE = "bare-quantity"
+SEVERITY: Severity = "error"
+SENTENCE = (
+    "A number with a unit of bytes, FLOPs, time or tokens, or with %, × or 倍, stands inside a "
+    "`claim:`, `wrong:`, `source:` or `given:` link, in display math or in code, and nowhere else: "
+    "titles, tables, questions and inline math included."
+)
+
+_OTHER = "\ufffc"
+"""Stands for what is exempt, and for symbols of a formula: neither digit nor unit."""
+
+# --- the pattern ---------------------------------------------------------------------------------
+
+_GAP = r"[\s$-]*"
+_OPERAND = rf"\s*[\d({_OTHER}]"
+
+
+def _any(names: list[str]) -> str:
+    return "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+
+
+_LETTERS = [name for name in SYMBOLS if name.isascii() and len(name) > 1 and name != "times"]
+_CHARACTERS = [name for name in SYMBOLS if not name.isascii() and name not in {"×", "％"}]
+_UNITS = (
+    rf"[%％]|percent\b|(?:个)?百分点|{_any(_CHARACTERS)}",
+    rf"(?:{_any(_LETTERS)}|B)(?![A-Za-z])",
+    r"[kKM]\s*(?:tokens?\b|词元)",
+)
+_QUANTITY = re.compile(
+    rf"""(?<![A-Za-z0-9_.])(?<![A-Za-z]-)
+    (?: 百分之\s*\d
+      | \d(?:[\d,.]*\d)?
+        (?: ×(?!{_OPERAND}|[A-Za-z])                                    # 2.1× faster, but not 4×4
+          | {_GAP}×(?!{_OPERAND}|\s*[A-Za-z])                           # $2 \times$, but not 2 × n
+          | x(?![\w(])
+          | {_GAP}(?:(?:{_any(list(MULTIPLIERS))}){_GAP})?(?:个\s*)?(?:{"|".join(_UNITS)})
+          | [\s$]+[sh](?![\w/(’'-])                                     # 3 s, but not 3s or $3s$
+        )
+    )""",
+    re.VERBOSE,
+)
+
+_MODEL_SIZE = re.compile(r"\d(?:\.\d+)?B$")
+_MODEL = re.compile(r"模型|参数|网络|model|param|llama|gpt|qwen|mistral|opt-", re.IGNORECASE)
+_NEAR = 30
+"""How near to “7B” a word must stand, in characters, that makes it the size of a model."""
+
+
+def check(library: Base) -> Iterator[Problem]:
+    """Each bare quantity of each card, its titles included."""
+    for card in library.cards.values():
+        for lang, title in card.title.items():
+            for found in _QUANTITY.finditer(title):
+                yield _problem(found[0], card.places[f"title.{lang}"])
+        for passage in passages(card):
+            flat = passage.flat(_shown)
+            for found in _QUANTITY.finditer(flat.text):
+                if not _is_model_size(found):
+                    yield _problem(found[0], flat.place(found.start()))
+
+
+def _problem(text: str, place: Place) -> Problem:
+    shown = " ".join(text.replace("$", " ").split())
+    message = f"“{shown}” stands here without its proof"
+    hint = (
+        f"Measure it, `[{shown}](claim:DEMO/METRIC)`, cite it (`source:KEY`), refute it (`wrong:`) "
+        "or assume it (`given:`)."
+    )
+    return Problem(place, CODE, message, hint, SEVERITY)
+
+
+def _is_model_size(found: re.Match[str]) -> bool:
+    """Whether “7B” names a model of so many parameters."""
+    if not _MODEL_SIZE.search(found[0]) or found.string.startswith("/", found.end()):
+        return False
+    around = found.string[max(found.start() - _NEAR, 0) : found.end() + _NEAR]
+    return _MODEL.search(around) is not None
+
+
+# --- what is searched ----------------------------------------------------------------------------
+
+
+def _shown(piece: Piece) -> str:
+    if isinstance(piece.link, (Claim, Citation, Given)) or piece.kind == "code":
+        return _OTHER
+    return f"${_masked(piece.text)}$" if piece.kind == "math" else piece.text
+
+
+_TEX = re.compile(
+    r"""\\(?:text|mathrm|textrm|mathsf)\s*\{(?P<words>[^{}]*)\}
+      | (?P<percent>\\%) | (?P<times>\\times(?![A-Za-z]))
+      | (?P<comma>\{,\})
+      | (?P<space>\\[,;:!>\ ] | ~ | \^(?:\{[^{}]*\}|\d) | [{}])
+      | (?P<symbol>_(?:\{[^{}]*\}|\w) | \\[A-Za-z]+ | \\. | [A-Za-z])""",
+    re.VERBOSE,
+)
+
+
+def _masked(tex: str) -> str:
+    r"""A formula with its units laid bare and its symbols hidden, each character in its place."""
+    return _TEX.sub(_mask, tex)
+
+
+def _mask(found: re.Match[str]) -> str:
+    length = len(found[0])
+    if found["words"] is not None:
+        before = found.start("words") - found.start()
+        return " " * before + found["words"] + " " * (length - before - len(found["words"]))
+    if found["percent"]:
+        return " %"
+    if found["times"]:
+        return "×".ljust(length)
+    if found["comma"]:
+        return "," * length
+    return (" " if found["space"] else _OTHER) * length

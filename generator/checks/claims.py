@@ -1,0 +1,25 @@
+"""Every claim is what its run recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from generator.checks import Base
+from generator.evidence import judge
+from generator.problems import Problem, Severity
+
+CODE = "claim"
+SEVERITY: Severity = "error"
+SENTENCE = (
+    "A claim is one number with its unit, and equals the recorded metric at the precision printed, "
+    "or words for a truth value that is true; what is called wrong differs from the metric."
+)
+
+
+def check(library: Base) -> Iterator[Problem]:
+    """What the evidence says against each claim, by codes such as ``claim-number``."""
+    for card in library.cards.values():
+        for claim in card.claims():
+            verdict = judge(claim, library.evidence)
+            if isinstance(verdict, Problem):
+                yield verdict

@@ -1,0 +1,152 @@
+"""Both languages carry the same substance, section by section."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+from generator.checks import Base
+from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS, SECTION_NAMES, Lang
+from generator.model import Citation, Claim, Given, Section, place_of
+from generator.problems import Place, Problem, Severity
+from generator.prose import blocks
+from generator.quantities import QuantityError, read
+
+CODE = "languages-differ"
+SEVERITY: Severity = "error"
+SENTENCE = (
+    "Both languages have, in each section, the same claims, citations, assumed quantities, display "
+    "formulas, code blocks, headings and callouts, and the same follow-ups and pitfalls in one order."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """Something that must stand in both languages: what it is, what it is called, where it is."""
+
+    key: Hashable
+    name: str
+    place: Place
+
+
+def check(library: Base) -> Iterator[Problem]:
+    """Each thing that stands in one language alone, where it stands."""
+    for card in library.cards.values():
+        for name in SECTION_NAMES:
+            halves = {lang: card.sections[lang][name] for lang in LANGS}
+            first, *others = LANGS
+            for other in others:
+                yield from _compare(halves[first], halves[other])
+
+
+def _compare(one: Section, other: Section) -> Iterator[Problem]:
+    for collect in (_claims, _citations, _givens, _formulas, _code, _layout):
+        here, there = list(collect(one)), list(collect(other))
+        yield from _alone(here, there, other)
+        yield from _alone(there, here, one)
+    yield from _items(one, other)
+
+
+def _alone(here: Iterable[Thing], there: Iterable[Thing], section: Section) -> Iterator[Problem]:
+    """What is here more often than there, in the half of ``section``."""
+    missing = Counter(thing.key for thing in here)
+    missing.subtract(thing.key for thing in there)
+    for thing in here:
+        if missing[thing.key] > 0:
+            missing[thing.key] -= 1
+            yield _missing(thing.name, thing.place, section)
+
+
+def _missing(name: str, place: Place, section: Section) -> Problem:
+    message = f"{name} is missing from {_called(section)} (line {section.place.line})"
+    hint = "Say it in both languages, or in neither."
+    return Problem(place, CODE, message, hint, SEVERITY)
+
+
+def _called(section: Section) -> str:
+    return f"“{LANGUAGE_HEADINGS[section.lang]} · {SECTION_HEADINGS[section.name][section.lang]}”"
+
+
+def _claims(section: Section) -> Iterator[Thing]:
+    """Each metric once: how often a language repeats it is a matter of style."""
+    seen = set()
+    for link in section.links:
+        if isinstance(link, Claim):
+            key = (link.demo, link.metric, link.device, link.refuted)
+            if key not in seen:
+                seen.add(key)
+                scheme = "wrong" if link.refuted else "claim"
+                device = "" if link.device == "cpu" else f"@{link.device}"
+                name = f"the claim `{scheme}:{link.demo}/{link.metric}{device}`"
+                yield Thing(key, name, link.place)
+
+
+def _citations(section: Section) -> Iterator[Thing]:
+    seen = set()
+    for link in section.links:
+        if isinstance(link, Citation) and (link.source, link.where) not in seen:
+            seen.add((link.source, link.where))
+            name = f'the citation `source:{link.source} "{link.where}"`'
+            yield Thing((link.source, link.where), name, link.place)
+
+
+def _givens(section: Section) -> Iterator[Thing]:
+    seen = set()
+    for link in section.links:
+        if isinstance(link, Given):
+            try:
+                quantity = read(link.text)
+            except QuantityError:  # words, or what is counted: each language has its own
+                continue
+            key = (quantity.value, quantity.unit)
+            if key not in seen:
+                seen.add(key)
+                yield Thing(key, f"the assumed “{link.text}”", link.place)
+
+
+_TEXT = re.compile(r"\\text\w*\s*\{[^{}]*\}")
+_SPACES = re.compile(r"\s+")
+
+
+def _formulas(section: Section) -> Iterator[Thing]:
+    """Display formulas; words within them are the language's own."""
+    for token in blocks(section):
+        if token.type == "math_block":
+            key = _SPACES.sub(" ", _TEXT.sub("", token.content)).strip()
+            yield Thing(key, "this display formula", place_of(token))
+
+
+def _code(section: Section) -> Iterator[Thing]:
+    for token in blocks(section):
+        if token.type in {"fence", "code_block"}:
+            key = (token.info.strip(), token.content.rstrip())
+            yield Thing(key, "this code block", place_of(token))
+
+
+def _layout(section: Section) -> Iterator[Thing]:
+    for token in blocks(section):
+        if token.type == "heading_open":
+            yield Thing(token.tag, "a heading like this one", place_of(token))
+        elif token.type == "alert_open":
+            kind = token.meta["kind"]
+            yield Thing(kind, f"a callout `[!{kind}]`", place_of(token))
+
+
+def _items(one: Section, other: Section) -> Iterator[Problem]:
+    """Follow-ups and pitfalls, known by their ids."""
+    orders: dict[Lang, list[str]] = {each.lang: [i.id for i in each.items] for each in (one, other)}
+    for section, against in ((one, other), (other, one)):
+        for item in section.items:
+            if item.id and item.id not in orders[against.lang]:
+                yield _missing(f"`#{item.id}`", item.place, against)
+    shared = set(orders[one.lang]) & set(orders[other.lang])
+    here = [item for item in other.items if item.id in shared]
+    there = [name for name in orders[one.lang] if name in shared]
+    for item, name in zip(here, there, strict=False):
+        if item.id != name:
+            message = f"`#{item.id}` stands where {_called(one)} has `#{name}`"
+            hint = "Put follow-ups and pitfalls in one order: side by side they pair by their ids."
+            yield Problem(item.place, CODE, message, hint, SEVERITY)
+            return

@@ -1,0 +1,56 @@
+r"""No leftovers of copying a formula from a page that drew it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from generator.checks import Base
+from generator.problems import Problem, Severity
+from generator.prose import Piece, passages
+
+CODE = "pasted-formula"
+SEVERITY: Severity = "error"
+SENTENCE = (
+    r"No formula stands there two or three times in a row, as it does when copied from a page that "
+    r"drew it: `O(L)O(\sqrt{L})O(L)`."
+)
+
+# A page that draws formulas holds each as characters for readers, as TeX, and as drawn.
+_DRAWN_AWAY = re.compile(r"\\[A-Za-z]+|[\\{}$ ]")
+_LONGEST = 40
+_AGAIN = re.compile(rf"([^\s\u3000-\uffef]{{3,{_LONGEST}}}?)\1\1|(\w\([^\s()]{{1,{_LONGEST}}}\))\2")
+
+
+def check(library: Base) -> Iterator[Problem]:
+    """Each repetition in what a passage shows, whatever the TeX of its parts."""
+    for card in library.cards.values():
+        for passage in passages(card):
+            flat = passage.flat(_shown)
+            bones, origins = _bones(flat.text)
+            for found in _AGAIN.finditer(bones):
+                part = found[1] or found[2]
+                if not any(character.isalpha() for character in part):
+                    continue
+                message = f"“{part}” stands here {'three times' if found[1] else 'twice'} in a row"
+                hint = "Delete what was copied along, and keep the TeX: `$…$`."
+                place = flat.place(origins[found.start()])
+                yield Problem(place, CODE, message, hint, SEVERITY)
+
+
+def _shown(piece: Piece) -> str:
+    if piece.kind == "math":
+        return f"${piece.text}$"
+    return " \ufffc " if piece.kind == "code" else piece.text
+
+
+def _bones(text: str) -> tuple[str, list[int]]:
+    """What is left without commands, braces and spaces, and where each character stood."""
+    bones, at = "", 0
+    origins: list[int] = []
+    for found in [*_DRAWN_AWAY.finditer(text), None]:
+        end = found.start() if found else len(text)
+        bones += text[at:end]
+        origins += range(at, end)
+        at = found.end() if found else end
+    return bones, origins

@@ -1,0 +1,55 @@
+"""Chinese sentences carry Chinese punctuation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from generator.checks import Base
+from generator.checks.zh_spacing import HAN, shown
+from generator.problems import Problem, Severity
+from generator.prose import passages
+
+CODE = "zh-punctuation"
+SEVERITY: Severity = "error"
+SENTENCE = (
+    "In Chinese, punctuation beside 汉字 is full-width and quotation marks are curly; "
+    "letters and digits are half-width."
+)
+
+_FULL = {",": "，", ";": "；", ":": "：", "!": "！", "?": "？", ".": "。", "(": "（", ")": "）"}
+_HALF = re.compile(
+    rf"""(?<=[{HAN}])\s*[,;:!?(]                  # behind 汉字
+      | [,;:!?(](?=\s*[{HAN}])                    # before 汉字
+      | (?<=[{HAN}])[.)]                          # no space between
+      | (?<=[$`])\.(?=\s|$)                       # a sentence that ends in a formula or in code
+      | (?P<quote> " | (?<=[{HAN}])' | '(?=[{HAN}]))
+      | (?P<wide> [\uff10-\uff19\uff21-\uff3a\uff41-\uff5a])""",
+    re.VERBOSE,
+)
+
+
+def check(library: Base) -> Iterator[Problem]:
+    """Each mark of the wrong width, titles included."""
+    for card in library.cards.values():
+        for found in _HALF.finditer(card.title["zh"]):
+            yield Problem(card.places["title.zh"], CODE, *_said(found), SEVERITY)
+        for passage in passages(card):
+            if passage.lang == "zh":
+                flat = passage.flat(shown)
+                for found in _HALF.finditer(flat.text):
+                    place = flat.place(found.end() - 1)
+                    yield Problem(place, CODE, *_said(found), SEVERITY)
+
+
+def _said(found: re.Match[str]) -> tuple[str, str]:
+    mark = found[0].strip()
+    if found["quote"]:
+        return f"the quotation mark `{mark}` is straight", "Write “…”, or ‘…’ within them."
+    if found["wide"]:
+        half = chr(ord(mark) - 0xFEE0)
+        return f"“{mark}” is a full-width letter or digit", f"Write `{half}`."
+    return (
+        f"`{mark}` is half-width beside 汉字",
+        f"Write “{_FULL[mark]}”, without spaces around it.",
+    )
