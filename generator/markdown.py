@@ -95,7 +95,7 @@ class _PlacedInline(ParserInline):
 class _Parser(MarkdownIt):
     """The parser, which leaves it to its reader to say what a link may lead to."""
 
-    def validateLink(self, url: str) -> bool:  # noqa: N802, ARG002  # markdown-it's
+    def validateLink(self, url: str) -> bool:  # noqa: ARG002  # markdown-it's
         return True
 
 

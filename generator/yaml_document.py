@@ -22,7 +22,7 @@ MAX_DEPTH = 8
 """Lists and mappings inside one another; ``modules.yml`` needs five."""
 
 _PLAIN = "tag:yaml.org,2002:"
-_INDENTED_BY_TAB = re.compile(r"^ *\t[ \t]*(?=\S)", re.MULTILINE)
+_INDENTED_BY_TAB = re.compile(r"^ *\t", re.MULTILINE)
 _ENTRY_HINT = "Quote a value that holds `: `, ` #` or begins with one of `[ ] { } * & ! | > % @`."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -532,7 +533,7 @@ PATHOLOGICAL = {
     "yaml": "---\ntags: " + "[" * 20_000 + "\n---\n",
     "yaml maps": "---\n" + "".join(" " * depth + "a:\n" for depth in range(300)) + "---\n",
     "bomb": "---\na: &a [x]\n"
-    + "".join(f"{name}: &{name} [{', '.join(['*' + last] * 9)}]\n" for last, name in zip("abcdefgh", "bcdefghi", strict=True))
+    + "".join(f"{b}: &{b} [{', '.join(['*' + a] * 9)}]\n" for a, b in pairwise("abcdefghi"))
     + "---\n",
 }  # fmt: skip
 
