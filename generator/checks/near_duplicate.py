@@ -1,0 +1,110 @@
+"""No sentence is said twice, on a card or between cards."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from generator.checks import Base
+from generator.lang import LANGS, Lang
+from generator.problems import Place, Problem, Severity
+from generator.prose import Passage, Piece, passages
+
+CODE = "near-duplicate"
+SEVERITY: Severity = "error"
+SENTENCE = (
+    "No two sentences, on one card or on two, share half of their words in order; "
+    "tables, whose cells are alike by design, do not count."
+)
+
+THRESHOLD = 0.5
+"""The share of shingles that two sentences have in common, of all that either has (Jaccard).
+
+Among the sentences of the first ten cards, no two that were written for themselves share more than
+a third, while one word changed in twelve leaves two thirds.
+"""
+_SHINGLE: dict[Lang, int] = {"zh": 3, "en": 2}
+_SHORTEST: dict[Lang, int] = {"zh": 12, "en": 8}
+"""In 汉字 and words: shorter sentences are alike by chance."""
+_UNIT: dict[Lang, re.Pattern[str]] = {
+    "zh": re.compile(r"[\u3400-\u9fff]|[a-z]+|\d+"),
+    "en": re.compile(r"[a-z]+|\d+"),
+}
+_SENTENCE = re.compile(r"(?:[^。！？；.!?;\n]|[.!?;](?!\s|$))+")
+_SHOWN = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Words that end in a full stop, and where they begin."""
+
+    text: str
+    place: Place
+    shingles: frozenset[str]
+
+
+def check(library: Base) -> Iterator[Problem]:
+    """Each sentence that is nearly an earlier one, in the order in which cards are read."""
+    for lang in LANGS:
+        sentences = [
+            sentence
+            for card in library.cards.values()
+            for passage in passages(card)
+            if passage.lang == lang and passage.role != "cell"
+            for sentence in _sentences(passage)
+        ]
+        for later, earlier, share in alike([each.shingles for each in sentences]):
+            again, first = sentences[later], sentences[earlier]
+            start = again.text[:_SHOWN].rstrip() + ("…" if len(again.text) > _SHOWN else "")
+            message = f"“{start}” says again what stands in {first.place} ({share:.0%} alike)"
+            hint = "Keep one of the two, and link to it: `[text](card:ID)`."
+            yield Problem(again.place, CODE, message, hint, SEVERITY)
+
+
+def alike(sets: Sequence[frozenset[str]]) -> Iterator[tuple[int, int, float]]:
+    """For each set that is like an earlier one: its index, the earliest such index, the share.
+
+    Two sets can share so much only if they share one of their rarest elements (prefix filtering,
+    Chaudhuri et al. 2006), so that each set meets few others; a set that is like an earlier one
+    is not met again. The answer is that of comparing all pairs, but for chains of likeness.
+    """
+    counts = Counter(element for each in sets for element in each)
+    rank = {e: at for at, (e, n) in enumerate(reversed(counts.most_common())) if n > 1}
+    met: dict[int, list[int]] = {}
+    for index, each in enumerate(sets):
+        shared = sorted(rank[element] for element in each if element in rank)
+        unique = len(each) - len(shared)
+        length = len(each) - ceil(THRESHOLD * len(each)) + 1 - unique
+        prefix = shared[: max(length, 0)]
+        candidates = sorted({other for element in prefix for other in met.get(element, ())})
+        for other in candidates:
+            share = len(each & sets[other]) / len(each | sets[other])
+            if share >= THRESHOLD:
+                yield index, other, share
+                break
+        else:
+            for element in prefix:
+                met.setdefault(element, []).append(index)
+
+
+def _sentences(passage: Passage) -> Iterator[Sentence]:
+    flat = passage.flat(_shown)
+    for found in _SENTENCE.finditer(flat.text):
+        units = _UNIT[passage.lang].findall(found[0].lower())
+        if len(units) >= _SHORTEST[passage.lang]:
+            start = found.end() - len(found[0].lstrip())
+            shingles = frozenset(_shingles(units, _SHINGLE[passage.lang]))
+            yield Sentence(found[0].strip(), flat.place(start), shingles)
+
+
+def _shingles(units: Sequence[str], length: int) -> Iterable[str]:
+    """Each run of that many units; another number does not make another sentence."""
+    blurred = ["0" if unit.isdigit() else unit for unit in units]
+    return (" ".join(blurred[at : at + length]) for at in range(len(units) - length + 1))
+
+
+def _shown(piece: Piece) -> str:
+    return f"${piece.text}$" if piece.kind == "math" else piece.text

@@ -1,0 +1,117 @@
+"""Rewrite the numbers of claims from the evidence, and nothing else.
+
+A number that equals its metric stays as it is printed; another one is printed anew, as precise as
+before, in the same form. All other bytes of a card stay: line ends, byte order mark and spaces too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from generator.evidence import Evidence, judge
+from generator.lines import BYTE_ORDER_MARK
+from generator.model import Card, Claim
+from generator.problems import Place, Problem
+from generator.quantities import QuantityError, read
+
+_ROW = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Change:
+    """A number that was rewritten: where its link begins, what was printed, what is now."""
+
+    place: Place
+    before: str
+    after: str
+
+
+def refresh(cards: Mapping[str, Card], evidence: Evidence) -> tuple[list[Change], list[Problem]]:
+    """Rewrite the cards' files, each by one rename; what changed, and what could not be rewritten.
+
+    Claims that no number can mend (no such metric, another unit) are left to ``check``.
+    Raises ``OSError`` where a file cannot be read or written; the others are whole all the same.
+    """
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for card in sorted(cards.values(), key=lambda card: card.path):
+        wanted, found = wanted_changes(card.claims(), evidence)
+        path = Path(card.path)
+        if wanted:
+            raw = path.read_bytes()
+            text, made, missed = rewritten(raw.decode("utf-8"), wanted)
+            if made:
+                _replace(path, text.encode("utf-8"))
+            changes += made
+            problems += [_moved(change) for change in missed]
+        problems += found
+    return sorted(changes), sorted(problems)
+
+
+def wanted_changes(
+    claims: Iterable[Claim], evidence: Evidence
+) -> tuple[list[Change], list[Problem]]:
+    """The claims whose number is not what was recorded, and those whose form cannot print it."""
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for claim in claims:
+        verdict = judge(claim, evidence)
+        metric = evidence.metric(claim.demo, claim.metric, claim.device)
+        if not isinstance(verdict, Problem) or verdict.code != "claim-number" or metric is None:
+            continue
+        value = metric.value if metric.bound is None else metric.bound
+        try:
+            after = read(claim.text).reprint(value)
+            if metric.bound is not None and not read(after).is_exactly(metric.bound):
+                raise QuantityError(f"the bound {value!r} has more digits than “{claim.text}”")
+        except QuantityError as error:
+            hint = "Print the number in another form or unit, by hand."
+            problems.append(Problem(claim.place, "refresh", f"not rewritten: {error}", hint))
+        else:
+            changes.append(Change(claim.place, claim.text, after))
+    return changes, problems
+
+
+def rewritten(
+    text: str, changes: Sequence[Change]
+) -> tuple[str, tuple[Change, ...], tuple[Change, ...]]:
+    """``text`` with the changes made, those that were made, and those whose text was not there."""
+    starts = [found.start() for found in _ROW.finditer(text)]
+    made: list[Change] = []
+    missed: list[Change] = []
+    for change in sorted(changes, reverse=True):  # from the end, so that earlier places stay true
+        row = change.place.line - 1
+        start = starts[row] + change.place.column if row < len(starts) else len(text)
+        start += row == 0 and text.startswith(BYTE_ORDER_MARK)
+        if text.startswith(f"[{change.before}](", start - 1):
+            text = text[:start] + change.after + text[start + len(change.before) :]
+            made.append(change)
+        else:
+            missed.append(change)
+    return text, tuple(reversed(made)), tuple(reversed(missed))
+
+
+def _moved(change: Change) -> Problem:
+    message = f"not rewritten: “{change.before}” does not stand here in one piece"
+    hint = f"Write “{change.after}” by hand, with the link's text on one line."
+    return Problem(change.place, "refresh", message, hint)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Put ``content`` in the place of a file by one rename, with the file's permissions."""
+    path = path.resolve()
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        shutil.copymode(path, name)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
