@@ -9,7 +9,8 @@ The model
         y ← x − c        t ← s + y        c ← (t − s) − y        s ← t
 
 The measurement
-    The error against rational arithmetic, the additions executed, and the bytes of an array of doubles.
+    The error against rational arithmetic, the additions executed, the bytes of arrays,
+    and the digits that a sum with 1 keeps.
 """
 
 from __future__ import annotations
@@ -65,6 +66,14 @@ def error(total: float, numbers: array[float]) -> float:
     return float(abs(Fraction(total) - exact) / exact)
 
 
+def significant_bits() -> int:
+    """How many binary digits a double keeps: 1 + 2⁻ᵏ is 1 from k = p on."""
+    k = 0
+    while 1.0 + 2.0**-k != 1.0:
+        k += 1
+    return k
+
+
 def run(config: Config, progress: Progress) -> Result:
     """Add, compare, count."""
     numbers = array("d", [0.1]) * config.count
@@ -87,6 +96,33 @@ def run(config: Config, progress: Progress) -> Result:
                 "exact",
                 {"zh": "每个数的字节", "en": "bytes a number"},
                 {"zh": "数组的字节数除以个数", "en": "bytes of the array over its length"},
+            ),
+            Metric(
+                "bytes_per_single",
+                len(array("f", numbers).tobytes()) / len(numbers),
+                "B",
+                "exact",
+                {"zh": "每个单精度数的字节", "en": "bytes a single-precision number"},
+                {"zh": "数组的字节数除以个数", "en": "bytes of the array over its length"},
+            ),
+            Metric(
+                "significant_bits",
+                significant_bits(),
+                "",
+                "exact",
+                {"zh": "双精度的有效位数", "en": "significant bits of a double"},
+                {
+                    "zh": "把 2 的负幂加到 1 上，直到和不变",
+                    "en": "powers of two added to 1 until it stays",
+                },
+            ),
+            Metric(
+                "tenth_is_exact",
+                Fraction(0.1) == Fraction(1, 10),
+                "",
+                "exact",
+                {"zh": "0.1 存得准", "en": "0.1 is stored exactly"},
+                {"zh": "与有理数 1/10 比较", "en": "against the rational 1/10"},
             ),
             Metric(
                 "additions_ratio",
@@ -119,8 +155,11 @@ def run(config: Config, progress: Progress) -> Result:
                 "bounded",
                 {"zh": "补偿求和的相对误差", "en": "relative error of Kahan's sum"},
                 {"zh": "与有理数运算比较", "en": "against rational arithmetic"},
-                bound=2.0**-52,
-                reason={"zh": "两个单位舍入 2u", "en": "two unit roundoffs, 2u"},
+                bound=3e-16,
+                reason={
+                    "zh": "两个单位舍入，2u ≈ 2.2e-16，进位到一位数字",
+                    "en": "two unit roundoffs, 2u ≈ 2.2e-16, rounded up to one digit",
+                },
             ),
             Metric(
                 "naive_seconds",
