@@ -1,0 +1,423 @@
+"""The knowledge graph as SVG: cards by module, prerequisites as arrows, learning paths over them.
+
+Placed at build time, so the page needs no layout of its own; ``site_overrides/scripts/graph.js``
+zooms, pans and filters what is drawn here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from math import sqrt
+
+from generator.lang import HTML_LANG, LANGS, Lang, Text
+from generator.layers import layered_rows
+from generator.library import Library
+from generator.model import Card, LearningPath, Module
+
+Address = Callable[[str], str]
+"""The address of a card's page, as seen from the page that the graph is on."""
+
+NODE_WIDTH, NODE_HEIGHT = 176, 54
+COLUMN, ROW = 236, 68
+PADDING, TITLE_HEIGHT, GAP = 28, 44, 36
+LINE_WIDTH = 156
+ASPECT = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A card in its place; a planned one has no ``card``. ``x`` and ``y`` are its upper left."""
+
+    id: str
+    title: Text
+    module: str
+    card: Card | None
+    x: float
+    y: float
+
+    @property
+    def entry(self) -> tuple[float, float]:
+        """Where arrows arrive: the middle of the left side."""
+        return self.x, self.y + NODE_HEIGHT / 2
+
+    @property
+    def exit(self) -> tuple[float, float]:
+        """Where arrows leave: the middle of the right side."""
+        return self.x + NODE_WIDTH, self.y + NODE_HEIGHT / 2
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        """The middle of the node."""
+        return self.x + NODE_WIDTH / 2, self.y + NODE_HEIGHT / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The frame of a module, around its cards."""
+
+    module: Module
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """All nodes, the frames of the modules around them, and who must be read before whom."""
+
+    nodes: Mapping[str, Node]
+    boxes: tuple[Box, ...]
+    edges: tuple[tuple[str, str], ...]
+    width: float
+    height: float
+
+
+# --- placing -------------------------------------------------------------------------------------
+
+
+def place(library: Library) -> Graph:
+    """Lay out every card: layered from left to right within its module, modules in rows."""
+    edges = tuple(
+        (needed, card.id)
+        for card in library.cards.values()
+        for needed in dict.fromkeys(card.prerequisites)
+    )
+    depth = _depths(library)
+    groups = [
+        (module, _module(module, library, edges, depth)) for module in library.modules.values()
+    ]
+    groups = [(module, nodes) for module, nodes in groups if nodes]
+    sizes = [_size(nodes) for _, nodes in groups]
+    corners, width, height = _shelves(sizes)
+    placed: dict[str, Node] = {}
+    boxes: list[Box] = []
+    for (module, nodes), (box_width, box_height), (left, top) in zip(
+        groups, sizes, corners, strict=True
+    ):
+        boxes.append(Box(module, left, top, box_width, box_height))
+        for node in nodes:
+            x, y = left + PADDING + node.x, top + TITLE_HEIGHT + PADDING / 2 + node.y
+            placed[node.id] = Node(node.id, node.title, node.module, node.card, x, y)
+    known = tuple((a, b) for a, b in edges if a in placed and b in placed)
+    return Graph(placed, tuple(boxes), known, width, height)
+
+
+def _depths(library: Library) -> dict[str, int]:
+    """How long the longest chain of prerequisites within its module is, for each card."""
+    home = {
+        planned.id: module.id for module in library.modules.values() for planned in module.planned
+    }
+    depths = dict.fromkeys(home, 0)
+    for card in library.cards.values():  # no card before its prerequisites
+        within = [
+            depths[needed] + 1
+            for needed in card.prerequisites
+            if needed in depths and home[needed] == card.module
+        ]
+        depths[card.id] = max(within, default=0)
+        home[card.id] = card.module
+    return depths
+
+
+def _module(
+    module: Module,
+    library: Library,
+    edges: Iterable[tuple[str, str]],
+    depth: Mapping[str, int],
+) -> list[Node]:
+    """The nodes of one module around its own origin: the connected ones layered, the rest below."""
+    cards: dict[str, tuple[Text, Card | None]] = {
+        card.id: (card.title, card) for card in library.cards.values() if card.module == module.id
+    }
+    cards |= {planned.id: (planned.title, None) for planned in module.planned}
+    inner = [(a, b) for a, b in edges if a in cards and b in cards]
+    joined = [name for name in cards if any(name in edge for edge in inner)]
+    loose = [name for name in cards if name not in set(joined)]
+    rows = layered_rows({name: depth.get(name, 0) for name in joined}, inner)
+    spots = {name: (depth.get(name, 0), row) for name, row in rows.items()}
+    columns = 1 + max(
+        [column for column, _ in spots.values()] + [round(sqrt(len(loose))) - 1], default=0
+    )
+    below = 1 + max((row for _, row in spots.values()), default=-1)
+    spots |= {name: (i % columns, below + i // columns) for i, name in enumerate(loose)}
+    return [
+        Node(name, title, module.id, card, spots[name][0] * COLUMN, spots[name][1] * ROW)
+        for name, (title, card) in cards.items()
+    ]
+
+
+def _size(nodes: Iterable[Node]) -> tuple[float, float]:
+    right = max(node.x for node in nodes) + NODE_WIDTH
+    bottom = max(node.y for node in nodes) + NODE_HEIGHT
+    return right + 2 * PADDING, bottom + TITLE_HEIGHT + 1.5 * PADDING
+
+
+def _shelves(
+    sizes: Sequence[tuple[float, float]],
+) -> tuple[list[tuple[float, float]], float, float]:
+    """Corners for boxes set in rows, in their order, and the size of the whole."""
+    area = sum((width + GAP) * (height + GAP) for width, height in sizes)
+    limit = max([sqrt(area * ASPECT), *(width for width, _ in sizes)], default=0)
+    corners: list[tuple[float, float]] = []
+    left = top = tallest = widest = 0.0
+    for width, height in sizes:
+        if left and left + width > limit:
+            left, top, tallest = 0.0, top + tallest + GAP, 0.0
+        corners.append((left, top))
+        widest = max(widest, left + width)
+        left, tallest = left + width + GAP, max(tallest, height)
+    return corners, widest, top + tallest
+
+
+# --- drawing -------------------------------------------------------------------------------------
+
+
+def graph_page(library: Library, address: Address) -> str:
+    """The controls and the drawing of the graph page, as one piece of HTML."""
+    graph = place(library)
+    return (
+        '<div class="pd-graph" data-pd-graph>'
+        + _controls(library)
+        + '<p class="pd-visually-hidden" id="pd-graph-label">'
+        + _both(
+            {
+                "zh": "知识图谱：卡片与先修关系。方向键平移，加减号缩放，零复位。",
+                "en": "Knowledge graph: cards and their prerequisites. "
+                "Arrow keys pan, plus and minus zoom, zero resets.",
+            }
+        )
+        + "</p>"
+        + _svg(graph, library, address)
+        + "</div>"
+    )
+
+
+def neighbourhood(card: Card, library: Library, address: Address) -> str:
+    """A card between its prerequisites and what it unlocks, as SVG; empty where it has neither."""
+    before = [name for name in card.prerequisites if _title(name, library)]
+    after = list(library.unlocks.get(card.id, ()))
+    if not before and not after:
+        return ""
+    rows = max(len(before), len(after), 1)
+    nodes: dict[str, Node] = {}
+    for column, names in enumerate((before, [card.id], after)):
+        offset = (rows - len(names)) / 2
+        for row, name in enumerate(names):
+            title = _title(name, library)
+            spot = 2 + column * COLUMN, 2 + (row + offset) * ROW
+            nodes.setdefault(name, Node(name, title, card.module, library.cards.get(name), *spot))
+    edges = [(name, card.id) for name in before] + [(card.id, name) for name in after]
+    width, height = 2 * COLUMN + NODE_WIDTH + 4, (rows - 1) * ROW + NODE_HEIGHT + 4
+    return (
+        f'<div class="pd-neighbourhood"><svg viewBox="0 0 {width} {height:g}" width="{width}" '
+        f'height="{height:g}" role="group" aria-label="先修与后续 Prerequisites and what follows">'
+        + _arrowhead("pd-arrow-near")
+        + "".join(_edge(nodes[a], nodes[b], "pd-arrow-near") for a, b in edges)
+        + "".join(_node(node, address, here=node.id == card.id) for node in nodes.values())
+        + "</svg></div>"
+    )
+
+
+def _title(name: str, library: Library) -> Text:
+    if name in library.cards:
+        return library.cards[name].title
+    planned = (card for module in library.modules.values() for card in module.planned)
+    return next((card.title for card in planned if card.id == name), {})
+
+
+def _svg(graph: Graph, library: Library, address: Address) -> str:
+    view = f"{-GAP} {-GAP} {graph.width + 2 * GAP:g} {graph.height + 2 * GAP:g}"
+    return (
+        f'<svg class="pd-graph-canvas" viewBox="{view}" tabindex="0" role="group" '
+        'aria-labelledby="pd-graph-label">'
+        + _arrowhead("pd-arrow")
+        + '<g class="pd-graph-view">'
+        + "".join(map(_box, graph.boxes))
+        + '<g class="pd-edges">'
+        + "".join(_edge(graph.nodes[a], graph.nodes[b], "pd-arrow") for a, b in graph.edges)
+        + "</g>"
+        + "".join(_path(path, graph) for path in library.paths)
+        + '<g class="pd-nodes">'
+        + "".join(_node(node, address) for node in graph.nodes.values())
+        + "</g></g></svg>"
+    )
+
+
+def _arrowhead(name: str) -> str:
+    return (
+        f'<defs><marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto"><path class="pd-arrowhead" d="M0 .5 7.5 4 0 7.5z"/>'
+        "</marker></defs>"
+    )
+
+
+def _box(box: Box) -> str:
+    title = "".join(
+        f'<text class="pd-{lang}" lang="{HTML_LANG[lang]}" x="{box.x + PADDING:g}" '
+        f'y="{box.y + TITLE_HEIGHT * 0.72:g}">{escape(box.module.code)} · '
+        f"{escape(box.module.title[lang])}</text>"
+        for lang in LANGS
+    )
+    return (
+        f'<g class="pd-box" data-module="{escape(box.module.id)}"><rect x="{box.x:g}" '
+        f'y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="18"/>{title}</g>'
+    )
+
+
+def _edge(start: Node, end: Node, arrow: str) -> str:
+    (x1, y1), (x2, y2) = start.exit, end.entry
+    bend = max(28.0, abs(x2 - x1) / 2)
+    curve = f"M{x1:g} {y1:g}C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2 - 2:g} {y2:g}"
+    return (
+        f'<path class="pd-edge" data-from="{escape(start.id)}" data-to="{escape(end.id)}" '
+        f'd="{curve}" marker-end="url(#{arrow})"/>'
+    )
+
+
+def _path(path: LearningPath, graph: Graph) -> str:
+    """A learning path: a line through its cards in their order, and each card's number on it."""
+    stops = [graph.nodes[name] for name in path.cards if name in graph.nodes]
+    line = " ".join(f"{x:g},{y:g}" for x, y in (node.centre for node in stops))
+    numbers = "".join(
+        f'<g class="pd-stop" transform="translate({node.x:g} {node.y:g})"><circle r="13"/>'
+        f'<text y="4.5">{number}</text></g>'
+        for number, node in enumerate(stops, start=1)
+    )
+    return (
+        f'<g class="pd-path" data-path="{escape(path.id)}"><polyline points="{line}"/>{numbers}</g>'
+    )
+
+
+def _node(node: Node, address: Address, *, here: bool = False) -> str:
+    label = "".join(_label(node.title[lang], lang) for lang in LANGS)
+    name = " · ".join(node.title[lang] for lang in LANGS)
+    inner = (
+        f"<title>{escape(name)}</title>"
+        f'<rect width="{NODE_WIDTH}" height="{NODE_HEIGHT}" rx="10"/>{label}'
+    )
+    at = f'transform="translate({node.x:g} {node.y:g})" data-card="{escape(node.id)}"'
+    if node.card is None:
+        return f'<g class="pd-node pd-planned" {at} data-module="{escape(node.module)}">{inner}</g>'
+    if here:
+        return f'<g class="pd-node pd-here" {at}>{inner}</g>'
+    return (
+        f'<a class="pd-node" {at} href="{escape(address(node.id))}" '
+        f'data-module="{escape(node.module)}" data-difficulty="{node.card.difficulty}" '
+        f'data-tags="{escape(" ".join(node.card.tags))}">{inner}</a>'
+    )
+
+
+def _label(title: str, lang: Lang) -> str:
+    """The title on one line or two, around the node's middle."""
+    lines = _wrapped(title)
+    x, middle = NODE_WIDTH / 2, NODE_HEIGHT / 2
+    first = middle + 4.5 - (len(lines) - 1) * 7
+    spans = "".join(
+        f'<tspan x="{x:g}" y="{first + 14 * i:g}">{escape(line)}</tspan>'
+        for i, line in enumerate(lines)
+    )
+    return (
+        f'<text class="pd-{lang}" lang="{HTML_LANG[lang]}" data-lines="{len(lines)}">{spans}</text>'
+    )
+
+
+def _wrapped(title: str, lines: int = 2) -> list[str]:
+    """``title`` broken to fit a node: between words, or between 汉字; the rest becomes an ellipsis."""
+    found: list[str] = [""]
+    for piece in _pieces(title):
+        if not found[-1] or _width(found[-1] + piece.rstrip()) <= LINE_WIDTH:
+            found[-1] += piece
+        else:
+            found.append(piece)
+    found = [line.strip() for line in found]
+    if len(found) <= lines and all(_width(line) <= LINE_WIDTH for line in found):
+        return found
+    kept = found[:lines]
+    last = kept[-1]
+    while last and _width(last + "…") > LINE_WIDTH:
+        last = last[:-1]
+    return [*kept[:-1], last.rstrip() + "…"]
+
+
+def _pieces(title: str) -> Iterator[str]:
+    """Where a line may break: behind a space, and behind each 汉字."""
+    word = ""
+    for character in title:
+        word += character
+        if character == " " or ord(character) >= 0x2E80:
+            yield word
+            word = ""
+    if word:
+        yield word
+
+
+def _width(text: str) -> float:
+    """About how wide the text is at 13 px."""
+    return sum(13.2 if ord(character) >= 0x2E80 else 7.1 for character in text)
+
+
+# --- controls ------------------------------------------------------------------------------------
+
+_DIFFICULTIES: Mapping[str, Text] = {
+    "easy": {"zh": "简单", "en": "Easy"},
+    "medium": {"zh": "中等", "en": "Medium"},
+    "hard": {"zh": "困难", "en": "Hard"},
+}
+
+
+def _controls(library: Library) -> str:
+    used = {card.module for card in library.cards.values()}
+    tags = sorted({tag for card in library.cards.values() for tag in card.tags})
+    return (
+        '<form class="pd-graph-controls pd-needs-script">'
+        + _select(
+            "module",
+            {"zh": "全部模块", "en": "All modules"},
+            [(m.id, m.title) for m in library.modules.values() if m.id in used],
+        )
+        + _select("difficulty", {"zh": "难度不限", "en": "Any difficulty"}, _DIFFICULTIES.items())
+        + _select(
+            "tag",
+            {"zh": "标签不限", "en": "Any tag"},
+            [(t, dict.fromkeys(LANGS, f"#{t}")) for t in tags],
+        )
+        + _select(
+            "path",
+            {"zh": "不画路线", "en": "No path drawn"},
+            [(p.id, p.title) for p in library.paths],
+        )
+        + '<span class="pd-zoom">'
+        + _zoom("in", "＋", {"zh": "放大", "en": "Zoom in"})
+        + _zoom("out", "－", {"zh": "缩小", "en": "Zoom out"})
+        + _zoom("fit", "⤢", {"zh": "全图", "en": "Fit"})
+        + "</span></form>"
+    )
+
+
+def _select(name: str, every: Text, choices: Iterable[tuple[str, Text]]) -> str:
+    """A filter; its script shows each choice in the reader's language."""
+    options = "".join(
+        f'<option value="{escape(value)}" data-zh="{escape(text["zh"])}" '
+        f'data-en="{escape(text["en"])}">{escape(text["zh"])} · {escape(text["en"])}</option>'
+        for value, text in (("", every), *choices)
+    )
+    label = f"{every['zh']} · {every['en']}"
+    return f'<select name="{name}" aria-label="{escape(label)}">{options}</select>'
+
+
+def _zoom(act: str, sign: str, label: Text) -> str:
+    words = f"{label['zh']} {label['en']}"
+    return (
+        f'<button type="button" class="pd-icon-button" data-zoom="{act}" '
+        f'aria-label="{words}" title="{words}">{sign}</button>'
+    )
+
+
+def _both(text: Text) -> str:
+    return "".join(
+        f'<span class="pd-{lang}" lang="{HTML_LANG[lang]}">{escape(text[lang])}</span>'
+        for lang in LANGS
+    )
