@@ -249,6 +249,8 @@ class Breakdown:
     peak: int
     at_peak: Mapping[Category, int]
     timeline: list[dict[Category, int]]
+    update_peak: int
+    """The most bytes alive during the update alone."""
 
 
 def make_tokens(config: Config) -> Tensor:
@@ -273,11 +275,12 @@ def breakdown(config: Config, recipe: Recipe) -> Breakdown:
             "master": storage_bytes(trainer.masters),
             "moments": storage_bytes(trainer.moments()),
         }
+        live.reset_peak()
         trainer.update()
     numbers = sum(w.numel() for w in trainer.weights)
     timeline = [by_category(row) for row in live.timeline[start:]]
     peak = max(timeline, key=lambda row: sum(row.values()))
-    return Breakdown(numbers, held, live.peak, peak, timeline)
+    return Breakdown(numbers, held, sum(peak.values()), peak, timeline, live.peak)
 
 
 def by_category(row: tuple[int, ...]) -> dict[Category, int]:
@@ -372,7 +375,7 @@ def run(config: Config, progress: Progress) -> Result:
         "fused": update_transient(config, fused=True),
     }
     progress(0.7, "the same peak by SGD")
-    fp32 = found["fp32"]
+    fp32, master = found["fp32"], found["bf16_master"]
     other = lookalike(config, fp32.peak)
     progress(1.0, "")
     metrics = [m for recipe in RECIPES for m in held_metrics(recipe, found[recipe.name])]
@@ -384,6 +387,46 @@ def run(config: Config, progress: Progress) -> Result:
             "",
             {"zh": "参数量 P", "en": "parameters P"},
             {"zh": "逐个张量计数", "en": "counted tensor by tensor"},
+        ),
+        _exact(
+            "amp_over_fp32_states",
+            sum(found["amp"].held.values()) / sum(fp32.held.values()),
+            "",
+            {
+                "zh": "autocast 与 fp32 的模型状态之比",
+                "en": "model states of autocast over those of fp32",
+            },
+            HOW_HELD,
+        ),
+        _exact(
+            "bf16_master_optimizer_share",
+            (master.held["master"] + master.held["moments"]) / sum(master.held.values()),
+            "",
+            {
+                "zh": "bf16 + fp32 主权重：主权重与 m、v 占模型状态的比例",
+                "en": "bf16 + fp32 master: share of master copy, m and v in the model states",
+            },
+            HOW_HELD,
+        ),
+        _exact(
+            "fp32_update_peak_bytes_per_param",
+            fp32.update_peak / fp32.parameters,
+            "B/param",
+            {"zh": "fp32：更新期间的峰值", "en": "fp32: peak during the update"},
+            {
+                "zh": "只看第二步的更新，foreach 实现",
+                "en": "over the second step's update alone, foreach",
+            },
+        ),
+        _exact(
+            "sum_of_maxima_over_peak",
+            sum(max(row[name] for row in fp32.timeline) for name in CATEGORY_NAMES) / fp32.peak,
+            "",
+            {
+                "zh": "fp32：各类别最大值之和与真实峰值之比",
+                "en": "fp32: sum of each category's maximum over the true peak",
+            },
+            HOW_PEAK,
         ),
         _exact(
             "second_backward_rise_bytes_per_param",

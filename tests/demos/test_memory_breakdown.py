@@ -176,6 +176,26 @@ def test_the_figures_show_the_metrics(result: Result, values: dict[str, float]) 
     assert max(totals) == values["fp32_peak_bytes"]
 
 
+def test_ratios_by_hand(values: dict[str, float]) -> None:
+    """AMP keeps all fp32 states; master, m and v are 12 of 16 bytes; an update holds 16 + 4."""
+    counters = COUNTERS / PARAMETERS
+    assert values["amp_over_fp32_states"] == 1
+    share = (12 + counters) / (16 + counters)
+    assert math.isclose(values["bf16_master_optimizer_share"], share, rel_tol=1e-12)
+    batch = SMALL.batch * (SMALL.length + 1) * 8 / PARAMETERS  # int64 tokens
+    update = 4 + 4 + 8 + 4 + counters + batch
+    assert math.isclose(values["fp32_update_peak_bytes_per_param"], update, rel_tol=1e-12)
+
+
+def test_maxima_do_not_coincide(values: dict[str, float]) -> None:
+    """Gradients are largest when activations are gone: the maxima exceed the peak when summed."""
+    weights = gradients = 4 * PARAMETERS
+    moments = 8 * PARAMETERS + COUNTERS
+    total = values["sum_of_maxima_over_peak"] * values["fp32_peak_bytes"]
+    assert total > weights + gradients + moments
+    assert values["sum_of_maxima_over_peak"] > 1
+
+
 def test_a_bigger_batch_moves_activations_alone() -> None:
     """Twice the batch leaves the states as they are."""
     double = Config(**{**SMALL.__dict__, "batch": 2 * SMALL.batch})
