@@ -29,3 +29,32 @@ SECTION_HEADINGS: Mapping[SectionName, Mapping[Lang, str]] = {
     "pitfalls": {"zh": "常见陷阱", "en": "Pitfalls"},
     "followups": {"zh": "追问", "en": "Follow-ups"},
 }
+
+CALLOUT_LABELS: Mapping[str, Mapping[Lang, str]] = {
+    "note": {"zh": "注", "en": "Note"},
+    "tip": {"zh": "提示", "en": "Tip"},
+    "important": {"zh": "要点", "en": "Important"},
+    "warning": {"zh": "注意", "en": "Warning"},
+    "caution": {"zh": "当心", "en": "Caution"},
+}
+
+DIFFICULTY_LABELS: Mapping[str, Mapping[Lang, str]] = {
+    "easy": {"zh": "基础", "en": "Easy"},
+    "medium": {"zh": "进阶", "en": "Medium"},
+    "hard": {"zh": "深入", "en": "Hard"},
+}
+
+KIND_LABELS: Mapping[str, Mapping[Lang, str]] = {
+    "exact": {"zh": "精确", "en": "exact"},
+    "bounded": {"zh": "有界", "en": "bounded"},
+    "measured": {"zh": "实测", "en": "measured"},
+}
+
+PAGE_TITLES: Mapping[str, Mapping[Lang, str]] = {
+    "home": {"zh": "每个数字都跑得出来", "en": "Every number runs"},
+    "graph": {"zh": "知识图谱", "en": "Knowledge graph"},
+    "study": {"zh": "复习", "en": "Study"},
+    "report": {"zh": "报告错误", "en": "Report an error"},
+    "evidence": {"zh": "证据", "en": "Evidence"},
+    "connections": {"zh": "联系", "en": "Connections"},
+}

@@ -1,0 +1,203 @@
+"""The static site: Material for MkDocs puts its theme around our pages.
+
+``export`` builds it in this process; ``mkdocs build`` and ``mkdocs serve`` come in by the hook
+(``site_overrides/hook.py``) and the functions below it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from generator import assets, book, library, pages
+from generator.book import Book
+from generator.lang import LANGS
+from generator.pages import Page
+from generator.search_data import search_data
+from generator.study_data import study_data
+
+NAME = "site"
+ENTRY = "index.html"
+CONFIG_FILE = assets.OVERRIDES.parent / "mkdocs.yml"
+DEMOS = "runnable_demos"
+
+FAVICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path fill="#0a6656" d="M5 3h10l4 4v14H5zm2 '
+    '2v14h10V8h-3V5zm2.2 8.2 1.2-1.2 1.6 1.6 3.2-3.2 1.2 1.2-4.4 4.4z"/></svg>'
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """The pages by their source path in MkDocs, and every other file by its address."""
+
+    pages: Mapping[str, Page]
+    files: Mapping[str, bytes]
+
+
+_prepared: ContextVar[tuple[Book, Path | None] | None] = ContextVar("prepared", default=None)
+
+
+def export(content: Book, out: Path, demos: Path | None) -> None:
+    """Build the site into ``out``."""
+    os.environ["NO_MKDOCS_2_WARNING"] = "true"  # Material's notice is for those who chose MkDocs
+    from mkdocs.commands.build import build  # noqa: PLC0415 - slow to import, and only here
+    from mkdocs.config import load_config  # noqa: PLC0415
+
+    token = _prepared.set((content, demos))
+    try:
+        build(load_config(str(CONFIG_FILE), site_dir=str(out), docs_dir=str(content.library.root)))
+    finally:
+        _prepared.reset(token)
+
+
+def make(content: Book, demos: Path | None, site_url: str, report_url: str = "") -> Site:
+    """All pages and files of the site."""
+    made = {f"{page.address}index.md": page for page in pages.pages(content, demos, report_url)}
+    return Site(made, dict(_files(content, site_url)))
+
+
+def _files(content: Book, site_url: str) -> Mapping[str, bytes]:
+    files: dict[str, bytes] = {
+        "search.json": _json(search_data(content.library)),
+        "study.json": _json(study_data(content.library)),
+        "favicon.svg": FAVICON.encode(),
+        "social.png": social_card(),
+        "robots.txt": f"User-agent: *\nAllow: /\nSitemap: {site_url}sitemap.xml\n".encode(),
+    }
+    for path in assets.styles():
+        files[f"styles/{path.name}"] = path.read_bytes()
+    for path in assets.scripts():
+        files[f"scripts/{path.name}"] = path.read_bytes()
+    for name in (*assets.LIBRARIES, assets.FONT):
+        files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
+    for address, html in pages.redirects(content):
+        files[address] = html.encode()
+    return files
+
+
+def _json(data: object) -> bytes:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@cache
+def social_card() -> bytes:
+    """The picture that other sites show beside a link: 1200 × 630 pixels."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - slow to import
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(12, 6.3), dpi=100, facecolor="#fbfaf7")
+    figure.text(0.08, 0.62, "Proofdeck", fontsize=64, weight="bold", color="#21242a")
+    figure.text(0.08, 0.46, "Every number runs, or names its source.", fontsize=30, color="#0a6656")
+    figure.text(0.08, 0.22, "Interview cards for ML engineers", fontsize=24, color="#5b6068")
+    figure.text(0.08, 0.13, "Chinese and English, side by side", fontsize=24, color="#5b6068")
+    figure.text(0.80, 0.40, "\u2713", fontsize=150, color="#0a6656")
+    buffer = BytesIO()
+    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+# --- MkDocs' hook --------------------------------------------------------------------------------
+
+_SITE = "pd_site"
+
+
+def configure(config: Any) -> Any:
+    """Load the base, or take what ``export`` has prepared; add navigation, styles and scripts."""
+    prepared = _prepared.get() or _load(Path(config.docs_dir), Path(config.config_file_path).parent)
+    content, demos = prepared
+    made = make(content, demos, config.site_url or "", config.extra.get("report_url", ""))
+    config.extra[_SITE] = made
+    config.extra["pd_early"] = assets.early_script()
+    config.nav = [
+        "index.md",
+        *(path for path, page in made.pages.items() if page.in_navigation),
+    ]
+    config.extra_css = [f"styles/{path.name}" for path in assets.styles()]
+    config.extra_javascript.clear()
+    for path in assets.scripts():
+        config.extra_javascript.append(_deferred(f"scripts/{path.name}"))
+    return config
+
+
+def _deferred(path: str) -> Any:
+    from mkdocs.config.config_options import ExtraScriptValue  # noqa: PLC0415 - slow to import
+
+    script = ExtraScriptValue(path)
+    script.defer = True
+    return script
+
+
+def _load(cards: Path, root: Path) -> tuple[Book, Path | None]:
+    from mkdocs.exceptions import PluginError  # noqa: PLC0415 - slow to import
+
+    demos = root / DEMOS
+    found, problems = library.load(
+        Path(os.path.relpath(cards)), demos=demos if demos.is_dir() else None
+    )
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors or found is None:
+        shown = "\n".join(str(problem) for problem in errors)
+        raise PluginError(f"the cards have problems:\n{shown}")
+    return book.bind(found), demos if demos.is_dir() else None
+
+
+def files(found: Any, config: Any) -> Any:
+    """Our pages and files in the place of the raw cards."""
+    from mkdocs.structure.files import File, Files  # noqa: PLC0415 - slow to import
+
+    made: Site = config.extra[_SITE]
+    theme = [file for file in found if file.src_dir is not None and file.src_dir != config.docs_dir]
+    own = [File.generated(config, path, content=_source(page)) for path, page in made.pages.items()]
+    other = [
+        File.generated(config, path, content=content)
+        for path, content in made.files.items()
+    ]
+    return Files([*theme, *own, *other])
+
+
+def _source(page: Page) -> str:
+    """Front matter for the theme's templates; the body comes later, and is not parsed again."""
+    meta = {
+        "title": pages.bilingual(page.title),
+        "description": plain(page.description),
+        "plain": {"title": plain(page.title), "description": plain(page.description)},
+    }
+    return f"---\n{json.dumps(meta, ensure_ascii=False)}\n---\n"
+
+
+def plain(text: Mapping[str, str]) -> str:
+    """A text in both languages on one line."""
+    return " · ".join(dict.fromkeys(text[lang] for lang in LANGS))
+
+
+def chain(nav: Any, found: Any) -> Any:
+    """Let cards follow each other in reading order, which the theme's keys and footer use."""
+    cards = [
+        file.page
+        for file in found.documentation_pages()
+        if file.src_uri.startswith("cards/") and file.page
+    ]
+    for before, after in zip(cards, cards[1:], strict=False):
+        before.next_page, after.previous_page = after, before
+    return nav
+
+
+def content(page: Any, config: Any) -> str:
+    """The body of a page, and its contents list."""
+    from mkdocs.structure.toc import AnchorLink, TableOfContents  # noqa: PLC0415 - slow to import
+
+    made: Site = config.extra[_SITE]
+    own = made.pages[page.file.src_uri]
+    page.toc = TableOfContents(
+        [AnchorLink(pages.bilingual(h.title), h.anchor, 1) for h in own.headings]
+    )
+    return own.body
+

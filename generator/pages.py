@@ -1,0 +1,299 @@
+"""The pages of a site: their addresses, titles, descriptions, contents and bodies.
+
+A body is finished HTML. MkDocs, Zensical or another builder only puts its theme around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from html import escape
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from generator import graph, lang
+from generator.book import Book
+from generator.lang import LANGS, Lang, Text
+from generator.model import Card
+from generator.plain_text import plain_text
+from generator.render import Addresses, code, localise
+from runnable_demos.metrics import Figure
+
+ABOUT: Text = {
+    "zh": "机器学习工程师的双语面试卡片：卡上的每个数字，要么由一段你能重跑的代码算出，要么注明出处。",
+    "en": "Bilingual interview cards for machine-learning engineers. Every number on them is the result "
+    "of a run that you can repeat, or carries its citation.",
+}
+NEWEST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """An entry of a page's table of contents."""
+
+    anchor: str
+    title: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the site; ``address`` is its folder from the root, ``""`` or ``"cards/lora/"``."""
+
+    address: str
+    title: Text
+    description: Text
+    body: str
+    headings: tuple[Heading, ...] = ()
+    in_navigation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SiteAddresses:
+    """Where things are, seen from the page at ``address``."""
+
+    address: str
+    report_url: str = ""
+
+    def _to(self, target: str) -> str:
+        up = "../" * self.address.count("/")
+        return f"{up}{target}" or "./"
+
+    def home(self) -> str:
+        """The home page."""
+        return self._to("")
+
+    def module(self, module: str) -> str:
+        """A module's page."""
+        return self._to(f"{module}/")
+
+    def path(self, path: str) -> str:
+        """A learning path's page."""
+        return self._to(f"paths/{path}/")
+
+    def card(self, card: str, anchor: str = "") -> str:
+        """A card's page, or a place on it."""
+        return self._to(card_address(card)) + (f"#{anchor}" if anchor else "")
+
+    def demo(self, demo: str) -> str:
+        """The page with a demo's source."""
+        return self._to(f"demos/{demo}/")
+
+    def report(self, card: Card) -> str:
+        """Where to report an error on ``card``."""
+        if self.report_url:
+            return self.report_url.replace("{card}", card.id).replace("{path}", card.path)
+        return self._to(f"report/?card={card.id}")
+
+    def name(self, anchor: str) -> str:
+        """Anchors are their own ids: a card has a page to itself."""
+        return anchor
+
+
+def card_address(card: str) -> str:
+    """The address of a card's page, from its id alone."""
+    return f"cards/{card}/"
+
+
+def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page]:
+    """Every page of the site: home first, cards in reading order."""
+    sites = partial(SiteAddresses, report_url=report_url)
+    library = book.library
+    yield _page(
+        "home.html", book, sites(""), lang.PAGE_TITLES["home"], ABOUT, newest=_newest(book), about=ABOUT
+    )
+    for module in library.modules.values():
+        if book.cards_of(module):
+            yield _page(
+                "module.html",
+                book,
+                sites(f"{module.id}/"),
+                module.title,
+                module.summary,
+                headings=[
+                    Heading(topic.id, topic.title)
+                    for topic in module.topics.values()
+                    if any(card.topic == topic.id for card in book.cards_of(module))
+                ],
+                in_navigation=True,
+                module=module,
+            )
+    at = sites("graph/")
+    drawn = graph.graph_page(library, at.card)
+    yield _page(
+        "graph.html",
+        book,
+        at,
+        lang.PAGE_TITLES["graph"],
+        lang.PAGE_TITLES["graph"],
+        in_navigation=True,
+        graph=Markup(drawn),  # noqa: S704 - our own drawing
+    )
+    yield _page(
+        "study.html",
+        book,
+        sites("study/"),
+        lang.PAGE_TITLES["study"],
+        lang.PAGE_TITLES["study"],
+        in_navigation=True,
+    )
+    for path in library.paths:
+        yield _page(
+            "path.html", book, sites(f"paths/{path.id}/"), path.title, path.summary, path=path
+        )
+    for card in library.cards.values():
+        yield card_page(book, card, sites(card_address(card.id)))
+    yield from _demo_pages(book, demos, sites)
+    yield _page(
+        "report.html", book, sites("report/"), lang.PAGE_TITLES["report"], lang.PAGE_TITLES["report"]
+    )
+
+
+def card_page(book: Book, card: Card, at: SiteAddresses) -> Page:
+    """The page of one card; its description is its one-sentence answer."""
+    headings = [Heading(name, lang.SECTION_HEADINGS[name]) for name in lang.SECTION_NAMES]
+    headings += [Heading(name, lang.PAGE_TITLES[name]) for name in ("evidence", "connections")]
+    return Page(
+        at.address,
+        card.title,
+        {each: answer(card, each) for each in LANGS},
+        article(book, card, at),
+        tuple(headings),
+    )
+
+
+def article(book: Book, card: Card, at: Addresses, *, handbook: bool = False) -> str:
+    """A card's article: head, sections, evidence and connections, for a page of its own or the handbook."""
+    drawn = graph.neighbourhood(card, book.library, at.card)
+    return _template("card.html").render(
+        book=book,
+        card=card,
+        at=at,
+        handbook=handbook,
+        neighbourhood=lambda _: Markup(drawn),  # noqa: S704 - our own drawing
+    )
+
+
+def answer(card: Card, language: Lang) -> str:
+    """The one-sentence answer in plain words."""
+    return plain_text(card.sections[language]["answer"].tokens)
+
+
+def redirects(book: Book) -> Iterator[tuple[str, str]]:
+    """Addresses that cards had before, and the pages that stand there now."""
+    for card in book.library.cards.values():
+        for former in card.formerly:
+            here = SiteAddresses(card_address(former)).card(card.id)
+            yield (
+                card_address(former) + "index.html",
+                f'<!doctype html><meta charset="utf-8"><title>{escape(card.title["en"])}</title>'
+                f'<link rel="canonical" href="{here}"><meta http-equiv="refresh" content="0; url={here}">'
+                f'<a href="{here}">{escape(card.title["zh"])} · {escape(card.title["en"])}</a>\n',
+            )
+
+
+# --- templates -----------------------------------------------------------------------------------
+
+
+def _page(
+    template: str,
+    book: Book,
+    at: SiteAddresses,
+    title: Text,
+    description: Text,
+    *,
+    headings: Iterable[Heading] = (),
+    in_navigation: bool = False,
+    **values: object,
+) -> Page:
+    body = _template(template).render(book=book, at=at, **values)
+    return Page(at.address, title, description, body, tuple(headings), in_navigation)
+
+
+def _newest(book: Book) -> list[Card]:
+    # Reading order breaks ties, since the sort is stable.
+    return sorted(book.library.cards.values(), key=lambda card: card.updated, reverse=True)[:NEWEST]
+
+
+def _demo_pages(
+    book: Book, demos: Path | None, sites: Callable[[str], SiteAddresses]
+) -> Iterator[Page]:
+    """A page with the source of each demo that has evidence."""
+    using: dict[str, list[Card]] = {}
+    for card in book.library.cards.values():
+        for demo in dict.fromkeys(claim.demo for claim in card.claims()):
+            using.setdefault(demo, []).append(card)
+    for demo in sorted(book.library.evidence.demos):
+        record = next(r for (name, _), r in book.library.evidence.records.items() if name == demo)
+        file = (demos or Path()) / f"{demo}.py"
+        source = file.read_text(encoding="utf-8") if demos and file.is_file() else ""
+        yield _page(
+            "demo.html",
+            book,
+            sites(f"demos/{demo}/"),
+            record.title,
+            record.question,
+            record=record,
+            cards=using.get(demo, []),
+            source=Markup(code(source, "python")),  # noqa: S704 - escaped by Pygments
+        )
+
+
+def figure_rows(figure: Figure) -> list[list[object]]:
+    """A figure's numbers as a table: its x, then one column a series; empty where a series has no point."""
+    places = list(dict.fromkeys(x for series in figure.series for x in series.x))
+    places.sort()
+    lookup = [dict(zip(series.x, series.y, strict=True)) for series in figure.series]
+
+    def named(x: float) -> object:
+        return figure.x.categories[int(x)] if figure.x.categories else f"{x:,.6g}"
+
+    return [
+        [named(x), *(f"{points[x]:,.6g}" if x in points else "" for points in lookup)]
+        for x in places[:MOST_ROWS]
+    ]
+
+
+MOST_ROWS = 80
+"""Rows of a figure's table; a timeline has thousands of points, which nobody reads one by one."""
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["localise"] = lambda html, at: Markup(localise(html, at))  # noqa: S704 - sanitised
+    environment.filters["figure_rows"] = figure_rows
+    environment.globals.update(
+        langs=LANGS,
+        html_lang=lang.HTML_LANG,
+        section_names=lang.SECTION_NAMES,
+        section_headings=lang.SECTION_HEADINGS,
+        difficulty_labels=lang.DIFFICULTY_LABELS,
+        kind_labels=lang.KIND_LABELS,
+        answer=answer,
+        handbook=False,
+    )
+    return environment
+
+
+def _template(name: str) -> jinja2.Template:
+    return _environment().get_template(name)
+
+
+def template(name: str, **values: object) -> str:
+    """Render one of the shared templates; an exporter's own page is made this way."""
+    return _template(name).render(**values)
+
+
+def bilingual(text: Mapping[str, str]) -> str:
+    """A title in both languages, of which styles show the reader's."""
+    return (
+        f'<span class="pd-zh" lang="zh-Hans">{escape(text["zh"])}</span>'
+        f'<span class="pd-en" lang="en">{escape(text["en"])}</span>'
+    )
