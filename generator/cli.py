@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from generator import lab_cli, library, new_card
+from generator import refresh as refreshing
 from generator.filesystem import ENVIRONMENT_CODES, USAGE_CODES
 from generator.library import Library
 from generator.problems import Problem
@@ -63,6 +64,29 @@ def check(
     else:
         show(problems)
         summary(found, problems)
+    raise typer.Exit(exit_code(problems))
+
+
+@app.command()
+def refresh(
+    cards: CardsOption = CARDS,
+    demos: DemosOption = None,
+    evidence: EvidenceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rewrite the numbers of the cards from the evidence, and touch nothing else."""
+    found, problems = load(cards, demos, evidence)
+    changes: list[refreshing.Change] = []
+    if found:
+        changes, problems = refreshing.refresh(found.cards, found.evidence)
+    if as_json:
+        report = {"changes": changes, "problems": problems}
+        typer.echo(json.dumps(report, default=asdict, ensure_ascii=False, indent=2))
+    else:
+        for change in changes:
+            typer.echo(f"{change.place}: {change.before} → {change.after}")
+        show(problems)
+        typer.echo(f"{_count(len(changes), 'number')} rewritten")
     raise typer.Exit(exit_code(problems))
 
 
