@@ -30,7 +30,7 @@ def layered_rows(layers: Mapping[str, int], edges: Sequence[tuple[str, str]]) ->
             }
             columns[index].sort(key=wanted.__getitem__)
             rows |= zip(columns[index], _apart([wanted[n] for n in columns[index]]), strict=True)
-    top = min(rows.values(), default=0.0)
+    top = min((rows[node] for node in layers), default=0.0)
     return {node: rows[node] - top for node in layers}
 
 

@@ -1,0 +1,74 @@
+"""What the search searches: plain words of every part, in both languages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generator.library import Library, load
+from generator.plain_text import plain_math
+from generator.search_data import proof, search_data
+
+BASE = Path(__file__).parent / "library"
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    """The small base."""
+    found, _ = load(BASE / "cards", demos=BASE / "runnable_demos")
+    assert found
+    return found
+
+
+def test_every_part_of_every_card_is_there(library: Library) -> None:
+    """Five sections and each follow-up, in two languages, under the card's own number."""
+    data = search_data(library)
+    for index, card in enumerate(library.cards.values()):
+        followups = len(card.sections["zh"]["followups"].items)
+        parts = [part for part in data["parts"] if part[0] == index]
+        assert len(parts) == 2 * (5 + followups)
+        assert data["cards"][index]["id"] == card.id
+
+
+def test_the_text_is_what_a_reader_sees(library: Library) -> None:
+    """No markup, no TeX and no comment is left; the number of a claim is."""
+    data = search_data(library)
+    index = list(library.cards).index("float-bytes")
+    answer = next(p[5] for p in data["parts"] if p[:4] == [index, "answer", "answer", "zh"])
+    assert answer == (
+        "一个双精度数由 1 位符号、11 位指数和 52 位尾数组成，共 8 B；数组里没有别的开销。"
+    )
+    whole = json.dumps(data["parts"], ensure_ascii=False)
+    assert not any(mark in whole for mark in ("claim:", "<!--", "$", "\\\\frac", "](", "**"))
+
+
+def test_the_weakest_number_decides_the_state_of_proof(library: Library) -> None:
+    """A card is proven when all its numbers are; stale evidence shows; no numbers is a state too."""
+    card = library.cards["float-bytes"]
+    assert proof(card, library) == "proven"
+    stale = replace(library.evidence, stale=frozenset(library.evidence.records))
+    assert proof(card, replace(library, evidence=stale)) == "stale"
+    halves = {
+        lang: {name: replace(section, links=()) for name, section in half.items()}
+        for lang, half in card.sections.items()
+    }
+    assert proof(replace(card, sections=halves), library) == "none"
+
+
+@pytest.mark.parametrize(
+    ("tex", "plain"),
+    [
+        (r"\sqrt{L}", "√L"),
+        (r"\sqrt{L/s}", "√(L/s)"),
+        (r"\frac{L}{k} + sk", "L/k + sk"),
+        (r"10^{-6}", "10⁻⁶"),
+        (r"1.2\times 10^{-7}", "1.2× 10⁻⁷"),
+        (r"O(\log L)", "O( log L)"),
+    ],
+)
+def test_formulas_become_plain_characters(tex: str, plain: str) -> None:
+    """What a search result shows of a formula can be read."""
+    assert plain_math(tex) == plain
