@@ -1,0 +1,303 @@
+"""How much does a Llama-style layer save for its backward, and where does 34 go?
+
+The question
+    RMSNorm, rotary positions, grouped queries, SwiGLU, no dropout, a fused attention kernel:
+    what replaces sbh(34 + 5as/h) for ``b`` sequences of ``s`` tokens?
+
+The model
+    Per token, in elements of 2 bytes: the two norms' inputs and outputs 4h, Q and O 2h, K and V
+    2gd, and SwiGLU's gate, silu(gate), up and their product 4f, so
+
+        A = sb (12h + 4gd + 8f + 4a + 8) bytes
+
+    with width ``h``, ``a`` heads of ``d``, ``g`` key-value heads, SwiGLU's width ``f``;
+    4a is the fp32 logsumexp, 8 the norms' two fp32 numbers. Without a fused attention kernel, add
+    2as²b for softmax's output, and K and V come copied for every query head.
+
+The measurement
+    The bytes that autograd saves, at sizes that differ in one factor; coefficients are solved from
+    the differences and then predict another size. Fake tensors serve for the real models.
+
+The result
+    The coefficients above, to the byte. A layer of Llama 2 7B saves more than 34 sbh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from runnable_demos.llama import (
+    DEFAULT,
+    LLAMA_7B,
+    LLAMA_13B,
+    LLAMA_70B,
+    Attention,
+    Block,
+    RMSNorm,
+    Size,
+    SwiGLU,
+    Variant,
+    rotary,
+)
+from runnable_demos.measure import fake, saved_tensors
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    Unit,
+    parameter,
+)
+
+TITLE: Text = {
+    "zh": "现代块的激活：RMSNorm、SwiGLU、GQA",
+    "en": "A modern block: RMSNorm, SwiGLU, GQA",
+}
+QUESTION: Text = {
+    "zh": "Llama 式的一层保存多少字节？34 变成了多少？",
+    "en": "How much does a Llama-style layer save, and what becomes of 34?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The layer that the coefficients are solved on, and the tokens of the real models."""
+
+    batch: int = parameter(2, {"zh": "批大小 b", "en": "batch b"}, 1, 16)
+    length: int = parameter(64, {"zh": "求系数时的 s", "en": "s of the solving"}, 4, 1024)
+    tokens: int = parameter(
+        4096, {"zh": "真实模型的 s（批为 1）", "en": "s of the real models (batch 1)"}, 16, 131072
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(length=8, tokens=256), "full": Config()}
+SOLVED_ON = Size(h=128, f=344, L=1, a=8, g=2)
+MODELS = {"7b": LLAMA_7B, "13b": LLAMA_13B, "70b": LLAMA_70B}
+
+
+# --- the measurements ----------------------------------------------------------------------------
+
+Part = Callable[[Size, Variant], nn.Module]
+
+
+def norm(size: Size, variant: Variant) -> nn.Module:
+    """One of the two norms, to be counted twice."""
+    return RMSNorm(size.h, variant)
+
+
+def layer_bytes(
+    size: Size,
+    b: int,
+    s: int,
+    variant: Variant = DEFAULT,
+    part: Part = Block,
+    real: str | None = None,
+) -> int:
+    """Bytes that ``part`` saves for its backward; parameters and rotary tables are left out.
+
+    On fake tensors, unless ``real`` names a device. The input is itself computed, as between layers.
+    """
+    with nullcontext() if real else fake():
+        with torch.device(real or "cpu"):
+            module = part(size, variant)
+            leaf = torch.zeros(b, s, size.h, dtype=variant.dtype, requires_grad=True)
+            tables = rotary(s, size.h // size.a, variant.dtype)
+        x = leaf * 1.0
+        arguments: tuple[Tensor, ...] = (x, *tables) if part in (Block, Attention) else (x,)
+        with saved_tensors(exclude=[*module.parameters(), *tables]) as saved:
+            module(*arguments)
+        return saved.bytes
+
+
+def stack_bytes(size: Size, s: int) -> int:
+    """Bytes that all ``L`` layers save, batch 1; one set of weights serves all of them."""
+    with fake():
+        block = Block(size, DEFAULT)
+        tables = rotary(s, size.h // size.a, DEFAULT.dtype)
+        x = torch.zeros(1, s, size.h, dtype=DEFAULT.dtype, requires_grad=True) * 1.0
+        with saved_tensors(exclude=[*block.parameters(), *tables]) as saved:
+            for _ in range(size.L):
+                x = block(x, *tables)
+        return saved.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """Bytes for sbh, sbf, sb·gd, asb, as²b and sb; and whether they predict another size."""
+
+    hidden: float
+    gate: float
+    keys: float
+    heads: float
+    squares: float
+    tokens: float
+    hold: bool
+
+
+def solve(b: int, s: int, variant: Variant = DEFAULT) -> Coefficients:
+    """The coefficients, from sizes that differ in one factor."""
+    size = SOLVED_ON
+    h, a, gd = size.h, size.a, size.g * size.h // size.a
+
+    def measure(s: int = s, b: int = b, **changes: int) -> int:
+        return layer_bytes(replace(size, **changes), b, s, variant)
+
+    base = measure()
+    gate = (measure(f=2 * size.f) - base) / (s * b * size.f)
+    keys = (measure(g=2 * size.g) - base) / (s * b * gd)
+    # Twice the heads in the same width: asb and as²b, told apart by a second length.
+    short = measure(a=2 * a, g=2 * size.g) - base
+    long = measure(2 * s, a=2 * a, g=2 * size.g) - measure(2 * s)
+    squares = (long - 2 * short) / (2 * a * s * s * b)
+    heads = (short - squares * a * s * s * b) / (a * s * b)
+    wider = measure(h=2 * h, a=2 * a) - base
+    hidden = (wider - heads * a * s * b - squares * a * s * s * b) / (s * b * h)
+
+    def predict(tokens: float, s: int, b: int, h: int, f: int, a: int, gd: int) -> float:
+        linear = hidden * h + gate * f + keys * gd + heads * a + tokens
+        return s * b * (linear + squares * a * s)
+
+    tokens = (base - predict(0, s, b, h, size.f, a, gd)) / (s * b)
+    # A size that has not been looked at: 4 of 12 heads of 24, another length and batch.
+    seen = measure(3 * s, 3, h=288, a=12, g=4, f=500)
+    return Coefficients(
+        hidden,
+        gate,
+        keys,
+        heads,
+        squares,
+        tokens,
+        hold=seen == round(predict(tokens, 3 * s, 3, 288, 500, 12, 4 * 24)),
+    )
+
+
+# --- the demo ------------------------------------------------------------------------------------
+
+SOLVED: Text = {
+    "zh": "在只差一个因子的几个尺寸上量保存的字节，由差值解出；bf16，不含参数与旋转表",
+    "en": "solved from the bytes saved at sizes that differ in one factor; bf16, without parameters "
+    "and rotary tables",
+}
+REAL: Text = {
+    "zh": "fake 张量上按真实尺寸量一层保存的字节，批为 1",
+    "en": "bytes saved by one layer of the real size on fake tensors, batch 1",
+}
+
+PER_MODEL: tuple[tuple[str, Unit, str, str], ...] = (
+    ("layer", "B", "一层", "a layer"),
+    ("stack", "B", "全部层", "all layers"),
+    ("per_sbh", "", "每 sbh 的字节", "bytes for sbh"),
+    ("math_layer", "B", "一层，不融合注意力", "a layer, attention not fused"),
+)
+# name: unit, 中文, English, how
+EXACT: dict[str, tuple[Unit, str, str, Text]] = {
+    "hidden": ("", "sbh 的系数", "coefficient of sbh", SOLVED),
+    "gate": ("", "sbf 的系数", "coefficient of sbf", SOLVED),
+    "keys": ("", "sb·gd 的系数", "coefficient of sb·gd", SOLVED),
+    "heads": ("", "asb 的系数", "coefficient of asb", SOLVED),
+    "squares": ("", "as²b 的系数", "coefficient of as²b", SOLVED),
+    "per_token": ("B/token", "每个 token 另加的字节", "bytes a token besides", SOLVED),
+    "coefficients_hold": ("", "系数逐字节预测另一尺寸", "they predict another size", SOLVED),
+    "math_hidden": ("", "不融合注意力：sbh", "attention not fused, sbh", SOLVED),
+    "math_keys": ("", "不融合注意力：sb·gd", "attention not fused, sb·gd", SOLVED),
+    "math_squares": ("", "不融合注意力：as²b", "attention not fused, as²b", SOLVED),
+    "fused_gate": ("", "融合 SwiGLU：sbf", "SwiGLU fused, sbf", SOLVED),
+    "composed_norm_hidden": ("", "CPU 的 F.rms_norm：sbh", "F.rms_norm on the CPU, sbh", SOLVED),
+    "attention_share": ("", "7B 一层中注意力的份额", "attention's share of a 7B layer", REAL),
+    "mlp_share": ("", "7B 一层中 SwiGLU 的份额", "SwiGLU's share of a 7B layer", REAL),
+    "norms_share": ("", "7B 一层中两个 RMSNorm 的份额", "the norms' share of a 7B layer", REAL),
+    **{
+        f"llama_{name}_{key}": (unit, f"{zh}，{name.upper()}", f"{en}, {name.upper()}", REAL)
+        for name in MODELS
+        for key, unit, zh, en in PER_MODEL
+    },
+    "fake_equals_real": (
+        "",
+        "fake 与真实相等",
+        "fake equals real",
+        {"zh": "同一代码在真实张量上保存的字节", "en": "the same code on real tensors"},
+    ),
+}
+
+
+def share_figure(tokens: int) -> Figure:
+    """Bytes of one layer by part and model, stacked."""
+    parts: list[tuple[str, str, Part, int]] = [
+        ("两个 RMSNorm", "two RMSNorms", norm, 2),
+        ("注意力", "attention", Attention, 1),
+        ("SwiGLU", "SwiGLU", SwiGLU, 1),
+    ]
+    names = tuple({"zh": f"Llama 2 {n.upper()}", "en": f"Llama 2 {n.upper()}"} for n in MODELS)
+    return Figure(
+        "layer_by_part",
+        {"zh": "一层保存的字节（批 1）", "en": "Bytes saved by one layer (batch 1)"},
+        Axis({"zh": "模型", "en": "model"}, categories=names),
+        Axis({"zh": "字节", "en": "bytes"}, "B"),
+        tuple(
+            Series(
+                {"zh": zh, "en": en},
+                tuple(map(float, range(len(MODELS)))),
+                tuple(float(times * layer_bytes(m, 1, tokens, part=part)) for m in MODELS.values()),
+                "bar",
+            )
+            for zh, en, part, times in parts
+        ),
+    )
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Coefficients of the block and of its variants, then the real models."""
+    b, s, tokens = config.batch, config.length, config.tokens
+    progress(0.0, "sb(12h + 4gd + 8f)")
+    flash = solve(b, s)
+    progress(0.3, "variants")
+    math_ = solve(b, s, Variant(attention="math"))
+    fused = solve(b, s, Variant(gate="fused"))
+    composed = solve(b, s, Variant(norm="composed"))
+    progress(0.6, "Llama 2")
+    layer = {name: layer_bytes(size, 1, tokens) for name, size in MODELS.items()}
+    seven = LLAMA_7B
+    values: dict[str, float] = {
+        "hidden": flash.hidden,
+        "gate": flash.gate,
+        "keys": flash.keys,
+        "heads": flash.heads,
+        "squares": flash.squares,
+        "per_token": flash.tokens,
+        "coefficients_hold": flash.hold and math_.hold and fused.hold and composed.hold,
+        "math_hidden": math_.hidden,
+        "math_keys": math_.keys,
+        "math_squares": math_.squares,
+        "fused_gate": fused.gate,
+        "composed_norm_hidden": composed.hidden,
+        "attention_share": layer_bytes(seven, 1, tokens, part=Attention) / layer["7b"],
+        "mlp_share": layer_bytes(seven, 1, tokens, part=SwiGLU) / layer["7b"],
+        "norms_share": 2 * layer_bytes(seven, 1, tokens, part=norm) / layer["7b"],
+        "fake_equals_real": layer_bytes(SOLVED_ON, b, s)
+        == layer_bytes(SOLVED_ON, b, s, real=config.device),
+    }
+    for name, size in MODELS.items():
+        values |= {
+            f"llama_{name}_layer": layer[name],
+            f"llama_{name}_stack": stack_bytes(size, tokens),
+            f"llama_{name}_per_sbh": layer[name] / (tokens * size.h),
+            f"llama_{name}_math_layer": layer_bytes(size, 1, tokens, Variant(attention="math")),
+        }
+    metrics = tuple(
+        Metric(name, values[name], unit, "exact", {"zh": zh, "en": en}, how)
+        for name, (unit, zh, en, how) in EXACT.items()
+    )
+    progress(0.9, "figure")
+    figure = share_figure(tokens)
+    progress(1.0, "")
+    return Result(metrics, (figure,))

@@ -1,0 +1,72 @@
+"""A Llama-style layer's saved bytes against tensors listed by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from runnable_demos.activation_llama import PRESETS, layer_bytes, run, stack_bytes
+from runnable_demos.llama import LLAMA_7B, Size, Variant
+
+SIZES = [Size(24, 40, 1, 6, 2), Size(64, 100, 1, 4, 4), Size(48, 33, 1, 8, 1)]
+VARIANTS = [
+    Variant(),
+    Variant(dtype=torch.float32),
+    Variant(attention="math"),
+    Variant(gate="fused"),
+    Variant(norm="composed"),
+    Variant("math", "fused", "composed"),
+]
+
+
+def closed_form(size: Size, b: int, s: int, variant: Variant) -> int:
+    """Every tensor that the backward needs, listed by hand, times its bytes."""
+    e = variant.dtype.itemsize
+    h, f, a, gd = size.h, size.f, size.a, size.g * size.h // size.a
+    per_token = e * (h + h)  # what attention and the MLP take in: the norms' outputs
+    if variant.norm == "fused":
+        per_token += 2 * (e * h + 4)
+    else:  # input and normalised input in fp32, and 1/σ; in fp32 the input is no copy
+        per_token += 2 * (4 * h + 4 * h + 4)
+    per_token += e * h  # Q
+    if variant.attention == "flash" or size.g == a:
+        per_token += e * 2 * gd  # K, V
+    else:
+        per_token += e * 2 * h  # K, V copied for each query head
+    per_token += e * h  # O
+    per_token += e * f * {"composed": 4, "fused": 3}[variant.gate]
+    if variant.attention == "flash":
+        return b * s * (per_token + 4 * a)
+    return b * s * per_token + b * a * s * s * e
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("size", SIZES)
+def test_bytes_equal_the_list_by_hand(size: Size, variant: Variant) -> None:
+    """Every variant at every size saves what the list says, on fake and on real tensors."""
+    expected = closed_form(size, 3, 10, variant)
+    assert layer_bytes(size, 3, 10, variant) == expected
+    assert layer_bytes(size, 3, 10, variant, real="cpu") == expected
+
+
+def test_seven_billion_by_hand() -> None:
+    """Llama 2 7B, batch 1, 4096 tokens: 4096 (16·4096 + 8·11008 + 4·32 + 8) bytes a layer, 32 layers."""
+    layer = 4096 * (16 * 4096 + 8 * 11008 + 4 * 32 + 8)
+    assert layer == 629_702_656
+    assert layer_bytes(LLAMA_7B, 1, 4096) == layer
+    assert stack_bytes(LLAMA_7B, 4096) == 32 * layer == 20_150_484_992
+
+
+def test_metrics() -> None:
+    """The solved coefficients are those of the list by hand."""
+    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
+    names = ("hidden", "gate", "keys", "heads", "squares", "per_token")
+    assert [metrics[n] for n in names] == [12, 8, 4, 4, 0, 8]
+    assert [metrics[n] for n in ("math_hidden", "math_keys", "math_squares")] == [16, 0, 2]
+    assert metrics["fused_gate"] == 6
+    assert metrics["composed_norm_hidden"] == 24
+    assert metrics["coefficients_hold"] is True
+    assert metrics["fake_equals_real"] is True
+    shares = ("attention_share", "mlp_share", "norms_share")
+    assert sum(metrics[n] for n in shares) == pytest.approx(1, abs=1e-12)
+    assert metrics["llama_7b_per_sbh"] == 16 + (8 * 11008 + 4 * 32 + 8) / 4096
