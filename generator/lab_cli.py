@@ -360,20 +360,18 @@ def verify(
         files = {records.record_path(lab.evidence, n, d) for n in chosen for d in ("cpu", "cuda")}
         problems = [p for p in problems if Path(p.place.path) in files]
     current = Evidence({**kept.records, **fresh}, kept.stale)
-    problems += contradictions(cards, lab.demos, current, chosen)
+    problems += contradictions(cards, current, chosen)
     verdicts = [_judge(result, name, before, record) for name, result in found.items()]
     (_print_json if as_json else _print_verdicts)(verdicts, problems)
     raise typer.Exit(_exit_code(verdicts, problems))
 
 
-def contradictions(
-    folder: Path, demos: Path, evidence: Evidence, chosen: Collection[str]
-) -> list[Problem]:
+def contradictions(folder: Path, evidence: Evidence, chosen: Collection[str]) -> list[Problem]:
     """Claims on the cards in ``folder`` about the ``chosen`` demos that ``evidence`` does not bear.
 
     A card that cannot be read is itself a problem: its numbers would go unverified.
     """
-    library, problems = load(folder, demos=demos)
+    library, problems = load(folder)
     unread = [p for p in problems if p.severity == "error" and not _is_card(p.place.path, library)]
     if library is None:
         return unread

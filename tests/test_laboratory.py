@@ -227,9 +227,9 @@ def test_without_torch_all_but_a_run_works(base: Path) -> None:
 # --- verify ---
 
 
-def test_verify_agrees_until_something_differs(base: Path) -> None:
-    """All agree; then a demo finds another value, a record is edited, a demo crashes."""
-    first = proofdeck(base, "verify")
+def test_verify_agrees_until_a_value_differs(base: Path) -> None:
+    """What was never recorded differs; what was recorded agrees, until its demo finds otherwise."""
+    first = proofdeck(base, "verify", "sample")
     assert first.returncode == 1
     assert "evidence: recorded nothing, found a result" in first.stdout
     assert proofdeck(base, "verify", "--record").returncode == 0
@@ -238,25 +238,25 @@ def test_verify_agrees_until_something_differs(base: Path) -> None:
 
     source = base / "runnable_demos" / "sample.py"
     source.write_text(DEMO.replace('"count", config.n', '"count", config.n + 1'), encoding="utf-8")
-    report = json.loads((done := proofdeck(base, "verify", "--json")).stdout)
+    report = json.loads((done := proofdeck(base, "verify", "sample", "--json")).stdout)
     assert done.returncode == 1
-    assert [each["state"] for each in report["demos"]] == ["differs", "agrees"]
+    assert [(each["demo"], each["state"]) for each in report["demos"]] == [("sample", "differs")]
     change = {"what": "count", "recorded": "16", "found": "17"}
     assert report["demos"][0]["differences"] == [change]
     codes = [problem["code"] for problem in report["problems"]]
     assert codes == ["evidence-stale", "claim-number", "claim-number"]  # in either language
 
-    source.write_text(DEMO, encoding="utf-8")
+
+def test_verify_refuses_an_edited_record_and_a_crash(base: Path) -> None:
+    """A number changed by hand is an error, and a demo that crashes is the environment's."""
+    assert proofdeck(base, "demo", "run", "sample", "--record").returncode == 0
     text = evidence(base).read_text(encoding="utf-8")
     evidence(base).write_text(text.replace('"value": 16', '"value": 17', 1), encoding="utf-8")
-    done = proofdeck(base, "verify", "sample")
-    assert done.returncode == 1
-    assert "edited by hand" in done.stdout
-    assert "second" not in done.stdout
-
+    source = base / "runnable_demos" / "sample.py"
     source.write_text(DEMO.replace('"crash"', '"well"'), encoding="utf-8")
     done = proofdeck(base, "verify", "sample")
     assert done.returncode == 3
+    assert "edited by hand" in done.stdout
     assert "sample crashed: RuntimeError: boom" in done.stdout
 
 
