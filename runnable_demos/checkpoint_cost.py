@@ -1,0 +1,368 @@
+"""What does recompute cost, in FLOPs and in time, and as a share of what?
+
+The question
+    "One extra forward" is 100% of a forward and 33% of a step. When is it less, when more?
+
+The model
+    A forward of F FLOPs. The backward of a linear layer makes two products of the forward's size,
+    for the gradients of its input and its weight: 2F, a step of 3F. Recompute repeats r ≤ F:
+
+        overhead = r / (F + backward)
+
+    r is less than F where recompute stops early, where a segment is left alone, and where a segment
+    needs no gradient; the backward is less than 2F where weights are frozen.
+    MFU counts F + backward over time × peak, HFU counts r as well: HFU / MFU = 1 + overhead.
+
+The measurement
+    Counted products of real calls, on fake tensors, so that a block has a real model's size.
+    Three counts: the forward, a step, a step with checkpoints. Time is taken on real tensors of a
+    block with the same proportions; it is another matter.
+
+The result
+    1/3 for everything; less by the last product of each segment with PyTorch's early stop;
+    1/2 with frozen weights; nothing for segments below the first trained one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint_sequential, set_checkpoint_early_stop
+
+from runnable_demos.measure import count_flops, fake
+from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.stacks import (
+    Block,
+    Forward,
+    Layer,
+    draw_input,
+    equal_segments,
+    run_layers,
+    run_segments,
+)
+
+TITLE: Text = {"zh": "重算代价", "en": "What recompute costs"}
+QUESTION: Text = {
+    "zh": "重算多花多少 FLOPs 和时间？何时少于三分之一，何时多于？",
+    "en": "How many FLOPs and how much time does recompute add; when less than a third, when more?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """A linear stack and a transformer block, both on fake tensors; a smaller block to be timed."""
+
+    layers: int = parameter(
+        12, {"zh": "线性栈层数 L", "en": "layers L of the linear stack"}, 4, 100
+    )
+    segment: int = parameter(4, {"zh": "段长 k", "en": "segment length k"}, 1, 100)
+    width: int = parameter(512, {"zh": "线性栈宽度", "en": "width of the linear stack"}, 8, 16384)
+    rank: int = parameter(8, {"zh": "LoRA 秩", "en": "rank of LoRA"}, 1, 512)
+    hidden: int = parameter(4096, {"zh": "块的宽度 h", "en": "width h of a block"}, 16, 16384)
+    tokens: int = parameter(4096, {"zh": "序列长度 N", "en": "sequence length N"}, 16, 131072)
+    heads: int = parameter(32, {"zh": "头数", "en": "heads"}, 1, 128)
+    timed_hidden: int = parameter(
+        256, {"zh": "计时的块的宽度与序列长", "en": "width and length of the timed block"}, 16, 8192
+    )
+    repeats: int = parameter(9, {"zh": "计时次数", "en": "times each step is timed"}, 1, 100)
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {
+    "small": Config(width=64, rank=4, hidden=64, tokens=64, heads=4, timed_hidden=32, repeats=1),
+    "full": Config(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """FLOPs of one step: the forward, the backward, and what is computed again."""
+
+    forward: int
+    backward: int
+    recompute: int
+
+    @property
+    def overhead(self) -> float:
+        """What is computed again over the step without it."""
+        return self.recompute / (self.forward + self.backward)
+
+
+def account(plain: Forward, checkpointed: Forward, x: Tensor) -> Account:
+    """Count a step of ``plain`` on ``x``, and the same with checkpoints."""
+    forward = count_flops(lambda: plain(x))
+    step = count_flops(lambda: plain(x).sum().backward())
+    again = count_flops(lambda: checkpointed(x).sum().backward())
+    return Account(forward, step - forward, again - step)
+
+
+def segmented(layers: Sequence[nn.Module], k: int, x: Tensor) -> Account:
+    """The account of a stack with segments of ``k`` layers."""
+    lengths = equal_segments(len(layers), k)
+    return account(partial(run_layers, layers), partial(run_segments, layers, lengths), x)
+
+
+class LoRALayer(nn.Module):
+    """A frozen linear layer with a trained product of two thin ones beside it, then ReLU."""
+
+    def __init__(self, width: int, rank: int) -> None:
+        super().__init__()
+        self.base = nn.Linear(width, width).requires_grad_(False)
+        self.down = nn.Linear(width, rank, bias=False)
+        self.up = nn.Linear(rank, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, d)`` to ``(B, d)``."""
+        return F.relu(self.base(x) + self.up(self.down(x)))
+
+
+def linear_accounts(config: Config) -> dict[str, Account]:
+    """Stacks of linear layers: what follows the product, who stops early, what is frozen."""
+    L, k, d = config.layers, config.segment, config.width
+    x = draw_input((64, d), "cpu")  # the batch cancels
+    data = x.detach()
+
+    def layers() -> list[nn.Module]:
+        return [Layer(d) for _ in range(L)]
+
+    relu = layers()
+    bare = [nn.Linear(d, d) for _ in range(L)]
+    frozen = [layer.requires_grad_(False) for layer in layers()]
+    bottom = layers()
+    for layer in bottom[:-1]:
+        layer.requires_grad_(False)
+    lora = [LoRALayer(d, config.rank) for _ in range(L)]
+
+    def sequential(segments: int) -> Account:
+        stack = nn.Sequential(*relu)
+        forward = partial(checkpoint_sequential, stack, segments, use_reentrant=False)
+        return account(partial(run_layers, relu), lambda x: forward(input=x), x)
+
+    accounts = {
+        "relu": segmented(relu, k, x),
+        "bare": segmented(bare, k, x),
+        "bare_each": segmented(bare, 1, x),
+        "no_input_gradient": segmented(relu, 1, data),
+        "sequential": sequential(L // k),
+        "sequential_one": sequential(1),
+        "sequential_uneven": sequential(L // 2 - 1),
+        "frozen": segmented(frozen, k, x),
+        "frozen_bottom": segmented(bottom, 1, data),
+        "lora": segmented(lora, k, x),
+    }
+    with set_checkpoint_early_stop(False):
+        accounts["bare_no_early_stop"] = segmented(bare, k, x)
+    return accounts
+
+
+def block_accounts(config: Config) -> dict[str, Account]:
+    """Transformer blocks: attention written out, or fused; early stop, or none."""
+    blocks = [Block(config.hidden, config.heads) for _ in range(2)]
+    x = draw_input((1, config.tokens, config.hidden), "cpu")
+    with sdpa_kernel(SDPBackend.MATH):
+        accounts = {"block": segmented(blocks, 1, x), "block_pair": segmented(blocks, 2, x)}
+        with set_checkpoint_early_stop(False):
+            accounts["block_no_early_stop"] = segmented(blocks, 1, x)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        accounts["block_flash"] = segmented(blocks, 1, x)
+    return accounts
+
+
+def time_overhead(config: Config) -> float:
+    """Seconds added by a checkpoint a block over a step without, the quickest of ``repeats``."""
+    blocks = [Block(config.timed_hidden, 4).to(config.device) for _ in range(4)]
+    x = draw_input((1, config.timed_hidden, config.timed_hidden), config.device)
+
+    def seconds(forward: Forward) -> float:
+        begin = perf_counter()
+        forward(x).sum().backward()
+        if config.device == "cuda":
+            torch.cuda.synchronize()
+        return perf_counter() - begin
+
+    plain, each = partial(run_layers, blocks), partial(run_segments, blocks, (1,) * len(blocks))
+    seconds(plain), seconds(each)  # the first calls initialise
+    times = [(seconds(plain), seconds(each)) for _ in range(config.repeats)]
+    return min(t for _, t in times) / min(t for t, _ in times) - 1
+
+
+def bars(accounts: Mapping[str, Account], labels: Mapping[str, Text]) -> Figure:
+    """Forward, backward and recompute stacked, in forwards of each network."""
+    parts: dict[str, Text] = {
+        "forward": {"zh": "前向", "en": "forward"},
+        "backward": {"zh": "反向", "en": "backward"},
+        "recompute": {"zh": "重算", "en": "recompute"},
+    }
+    return Figure(
+        "flops",
+        {"zh": "一步的 FLOPs，以各自的前向为单位", "en": "FLOPs of a step, in forwards"},
+        Axis({"zh": "设置", "en": "setting"}, categories=tuple(labels.values())),
+        Axis({"zh": "FLOPs / 前向", "en": "FLOPs / forward"}),
+        tuple(
+            Series(
+                label,
+                tuple(map(float, range(len(labels)))),
+                tuple(getattr(accounts[key], part) / accounts[key].forward for key in labels),
+                "bar",
+            )
+            for part, label in parts.items()
+        ),
+    )
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Count all, time one."""
+    progress(0.0, "linear stacks")
+    with fake():
+        accounts = linear_accounts(config)
+        progress(0.3, "transformer blocks")
+        accounts |= block_accounts(config)
+    progress(0.6, "seconds")
+    seconds = time_overhead(config)
+    progress(1.0, "done")
+
+    L, k = config.layers, config.segment
+    counted: Text = {
+        "zh": "FlopCounterMode 在伪张量上计数；分母是不设检查点的一步",
+        "en": "counted by FlopCounterMode on fake tensors; over a step without checkpoints",
+    }
+
+    def overhead(name: str, key: str, zh: str, en: str) -> Metric:
+        label = {"zh": f"{zh}，重算占一步", "en": f"{en}: recompute over a step"}
+        return Metric(f"{name}_overhead", accounts[key].overhead, "", "exact", label, counted)
+
+    def ratio(name: str, value: float, zh: str, en: str) -> Metric:
+        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, counted)
+
+    uneven = accounts["sequential_uneven"]
+    layer = uneven.forward // L
+    block, full, flash = (accounts[f"block{n}"] for n in ("", "_no_early_stop", "_flash"))
+    labels: dict[str, Text] = {
+        "relu": {"zh": f"Linear + ReLU，{k} 层一段", "en": f"Linear + ReLU, segments of {k}"},
+        "bare": {"zh": f"纯 Linear，{k} 层一段", "en": f"Linear alone, segments of {k}"},
+        "sequential": {"zh": f"checkpoint_sequential，{L // k} 段", "en": "checkpoint_sequential"},
+        "block": {"zh": "Transformer 块", "en": "transformer block"},
+        "block_no_early_stop": {"zh": "Transformer 块，不提前停", "en": "block, no early stop"},
+        "frozen": {"zh": "权重全部冻结", "en": "all weights frozen"},
+        "lora": {"zh": "LoRA", "en": "LoRA"},
+        "frozen_bottom": {"zh": "只训练最后一层", "en": "only the last layer trained"},
+    }
+    return Result(
+        metrics=(
+            overhead(
+                "relu", "relu", f"Linear + ReLU，{k} 层一段", f"segments of {k} Linear + ReLU"
+            ),
+            overhead("bare", "bare", f"纯 Linear，{k} 层一段", f"segments of {k} Linear alone"),
+            overhead("bare_each", "bare_each", "纯 Linear，每层一段", "a segment for each Linear"),
+            overhead(
+                "bare_no_early_stop",
+                "bare_no_early_stop",
+                f"纯 Linear，{k} 层一段，不提前停",
+                f"segments of {k} Linear, without early stop",
+            ),
+            overhead(
+                "no_input_gradient",
+                "no_input_gradient",
+                "输入不要梯度",
+                "an input that asks for no gradient",
+            ),
+            overhead(
+                "sequential",
+                "sequential",
+                f"checkpoint_sequential，{L // k} 段",
+                f"checkpoint_sequential in {L // k} segments",
+            ),
+            overhead(
+                "sequential_one",
+                "sequential_one",
+                "checkpoint_sequential，1 段",
+                "checkpoint_sequential in one segment",
+            ),
+            Metric(
+                "sequential_uneven_kept",
+                L - uneven.recompute // layer,
+                "",
+                "exact",
+                {
+                    "zh": f"checkpoint_sequential，{L} 层 {L // 2 - 1} 段，不重算的层数",
+                    "en": f"layers of {L} that checkpoint_sequential in {L // 2 - 1} segments does "
+                    "not run again",
+                },
+                {
+                    "zh": "重算的 FLOPs 除以一层的 FLOPs",
+                    "en": "FLOPs of recompute over those of a layer",
+                },
+            ),
+            overhead("frozen", "frozen", "权重全部冻结", "all weights frozen"),
+            overhead("lora", "lora", f"LoRA，秩 {config.rank}", f"LoRA of rank {config.rank}"),
+            overhead(
+                "frozen_bottom",
+                "frozen_bottom",
+                "只训练最后一层，每层一段",
+                "only the last layer trained, a segment a layer",
+            ),
+            overhead("block", "block", "Transformer 块", "a transformer block"),
+            overhead("block_pair", "block_pair", "两个块一段", "segments of two blocks"),
+            overhead(
+                "block_no_early_stop",
+                "block_no_early_stop",
+                "Transformer 块，不提前停",
+                "a transformer block without early stop",
+            ),
+            overhead(
+                "block_flash",
+                "block_flash",
+                "Transformer 块，融合注意力",
+                "a transformer block with fused attention",
+            ),
+            ratio(
+                "backward_over_forward",
+                block.backward / block.forward,
+                "块的反向 / 前向",
+                "backward over forward of a block",
+            ),
+            ratio(
+                "backward_over_forward_flash",
+                flash.backward / flash.forward,
+                "融合注意力的块，反向 / 前向",
+                "backward over forward of a block with fused attention",
+            ),
+            ratio(
+                "hfu_over_mfu",
+                1 + full.overhead,
+                "HFU / MFU，不提前停",
+                "HFU over MFU, without early stop",
+            ),
+            ratio(
+                "hfu_over_mfu_early_stop",
+                1 + block.overhead,
+                "HFU / MFU，提前停",
+                "HFU over MFU, with early stop",
+            ),
+            Metric(
+                "block_time_overhead",
+                seconds,
+                "",
+                "measured",
+                {
+                    "zh": "每块一个检查点，一步多花的时间",
+                    "en": "time that a checkpoint a block adds to a step",
+                },
+                {
+                    "zh": f"四个块，h = N = {config.timed_hidden}，"
+                    f"两种步交替计时 {config.repeats} 次，各取最短",
+                    "en": f"four blocks, h = N = {config.timed_hidden}, both steps timed in turn "
+                    f"{config.repeats} times, the quickest of each",
+                },
+            ),
+        ),
+        figures=(bars(accounts, labels),),
+    )
