@@ -37,14 +37,21 @@ app = typer.Typer(
 app.add_typer(lab_cli.demo, name="demo")
 app.command()(lab_cli.verify)
 
-CardsOption = Annotated[Path, typer.Option("--cards", help="Folder of the cards.")]
+# Not ``readable``: what may not be read is a problem like others, not wrong usage.
+CardsOption = Annotated[Path, typer.Option("--cards", help="Folder of the cards.", readable=False)]
 DemosOption = Annotated[
     Path | None,
-    typer.Option("--demos", help="Folder of the demos [default: runnable_demos beside the cards]."),
+    typer.Option(
+        "--demos",
+        help="Folder of the demos [default: runnable_demos beside the cards].",
+        readable=False,
+    ),
 ]
 EvidenceOption = Annotated[
     Path | None,
-    typer.Option("--evidence", help="Folder of the evidence [default: DEMOS/evidence]."),
+    typer.Option(
+        "--evidence", help="Folder of the evidence [default: DEMOS/evidence].", readable=False
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 CARDS = Path("cards")

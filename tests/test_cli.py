@@ -1,0 +1,285 @@
+"""The commands as their users run them: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from generator.problems import Place, Problem
+
+ROOT = Path(__file__).parent.parent
+BASE = Path(__file__).parent / "library"
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+BLOCKED = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] in ('torch', 'numpy', 'triton'):
+            raise ModuleNotFoundError(f'{name} is blocked', name=name)
+sys.meta_path.insert(0, Block())
+"""
+"""Makes this process one in which torch is not installed."""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A copy of the small base, to be broken."""
+    shutil.copytree(BASE, tmp_path / "base")
+    return tmp_path / "base"
+
+
+def proofdeck(
+    *arguments: str | Path, prelude: str = BLOCKED, cwd: Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own, without torch unless told otherwise."""
+    code = f"{prelude}\nfrom generator.cli import main\nsys.argv[0] = 'proofdeck'\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **environment},
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def edit(base: Path, name: str, old: str, new: str) -> None:
+    """Change a card of the copy."""
+    file = base / "cards" / "numerics" / f"{name}.md"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+# --- check ---------------------------------------------------------------------------------------
+
+
+def test_a_sound_base_is_fine() -> None:
+    """Nothing but the summary is printed, and the code is 0."""
+    done = proofdeck("check", "--cards", BASE / "cards")
+    assert (done.stdout, done.stderr, done.returncode) == (
+        "3 cards, 22 claims: 0 errors, 0 warnings\n", "", 0,
+    )  # fmt: skip
+
+
+def test_our_own_base_can_be_checked_without_torch() -> None:
+    """The default folders are ours; where torch is missing, check has the same to say."""
+    done = proofdeck("check")
+    assert done.returncode in {0, 1}
+    assert " cards, " in done.stdout.splitlines()[-1]
+
+
+def test_problems_are_printed_with_place_code_and_hint(base: Path) -> None:
+    """Every problem has two lines, they are sorted, and the summary comes last."""
+    edit(base, "rounding", "related: [float-bytes]", "related: [float-byte]")
+    edit(base, "float-bytes", "[8 B](claim", "[9 B](claim")
+    done = proofdeck("check", "--cards", "cards", cwd=base)
+    *lines, summary = done.stdout.splitlines()
+    assert [line.split(" ")[:2] for line in lines[::2]] == [
+        ["cards/numerics/float-bytes.md:17:34:", "claim-number"],
+        ["cards/numerics/float-bytes.md:59:67:", "claim-number"],
+        ["cards/numerics/rounding.md:11:11:", "dead-related"],
+    ]
+    assert lines[5] == "  hint: Did you mean `float-bytes`?"
+    assert all(line.startswith("  hint: ") for line in lines[1::2])
+    assert summary == "3 cards, 22 claims: 3 errors, 0 warnings"
+    assert done.returncode == 1
+
+
+def test_warnings_alone_are_fine(base: Path) -> None:
+    """A warning is printed as one, and the code is 0."""
+    edit(base, "kahan-sum", "](source:python-fsum)", "](https://docs.python.org)")
+    done = proofdeck("check", "--cards", base / "cards")
+    assert "unused-source (warning) the source" in done.stdout
+    assert done.returncode == 0
+
+
+def test_json_is_for_programs(base: Path) -> None:
+    """The same problems, as data, and nothing else on standard output."""
+    edit(base, "rounding", "related: [float-bytes]", "related: [float-byte]")
+    done = proofdeck("check", "--json", "--cards", "cards", cwd=base)
+    (found,) = json.loads(done.stdout)
+    place = Place("cards/numerics/rounding.md", 11, 11)
+    assert Problem(Place(**found.pop("place")), **found).place == place
+    assert done.returncode == 1
+
+
+def test_folders_can_be_named_apart(base: Path, tmp_path: Path) -> None:
+    """Demos and evidence stand beside the cards, or where they are said to be."""
+    demos = (base / "runnable_demos").rename(tmp_path / "demos")
+    alone = proofdeck("check", "--cards", base / "cards")
+    assert "claim-demo" in alone.stdout
+    evidence = (demos / "evidence").rename(tmp_path / "evidence")
+    done = proofdeck("check", "--cards", base / "cards", "--demos", demos, "--evidence", evidence)
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "word"),
+    [
+        (lambda root: None, 2, "no-folder"),
+        (lambda root: (root / "base").touch(), 2, "not-a-folder"),
+        (lambda root: (root / "base").mkdir(), 1, "no-cards"),
+    ],
+)
+def test_a_base_that_is_none(
+    tmp_path: Path, make: Callable[[Path], None], code: int, word: str
+) -> None:
+    """A folder that is missing is wrong usage; one that is empty is an error of the base."""
+    make(tmp_path)
+    done = proofdeck("check", "--cards", tmp_path / "base")
+    assert (done.returncode, word in done.stdout) == (code, True)
+
+
+@pytest.fixture
+def open_base() -> Iterator[Path]:
+    """A copy of the small base that other users reach."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        shutil.copytree(BASE, Path(name) / "base")
+        yield Path(name) / "base"
+        for path in Path(name).rglob("*"):
+            path.chmod(0o755)
+
+
+@pytest.mark.parametrize("closed", ["cards", "cards/numerics", "cards/numerics/rounding.md"])
+def test_without_permission_it_is_the_environments_fault(open_base: Path, closed: str) -> None:
+    """What may not be read is named, the rest is checked, and the code is 3."""
+    (open_base / closed).chmod(0)
+    nobody = (
+        f"{BLOCKED}\nimport os, generator.cli\n"
+        "from generator.checks import rules; rules()\n"
+        "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)"
+    )
+    done = proofdeck("check", "--cards", open_base / "cards", prelude=nobody)
+    assert done.returncode == 3, done.stdout
+    assert "unreadable there is no permission to read this" in done.stdout
+
+
+def test_a_pipe_that_closes_early_is_no_error(base: Path) -> None:
+    """``proofdeck check | head`` ends without a traceback."""
+    for name in ("rounding", "kahan-sum", "float-bytes"):
+        edit(base, name, "- ", "- [a](b) " * 400)
+    code = f"{BLOCKED}\nfrom generator.cli import main\nmain()"
+    command = [sys.executable, "-c", code, "check", "--cards", str(base / "cards")]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == ""
+
+
+def test_a_terminal_that_is_not_utf_8_still_gets_its_text(base: Path) -> None:
+    """Chinese in a message is escaped where the terminal cannot show it."""
+    edit(base, "rounding", "## 推导", "## 推到")
+    done = proofdeck("check", "--cards", base / "cards", PYTHONIOENCODING="ascii")
+    assert "\\u63a8\\u5230" in done.stdout
+    assert done.returncode == 1
+
+
+def test_colours_are_for_terminals(base: Path) -> None:
+    """Escape codes go to a terminal, not into a file, and not where NO_COLOR is set."""
+    edit(base, "rounding", "related: [float-bytes]", "related: [float-byte]")
+
+    def on_a_terminal(**environment: str) -> bytes:
+        above, below = pty.openpty()
+        code = f"{BLOCKED}\nfrom generator.cli import main\nmain()"
+        with subprocess.Popen(
+            [sys.executable, "-c", code, "check", "--cards", str(base / "cards")],
+            cwd=ROOT,
+            stdout=below,
+            env={**os.environ, "TERM": "xterm-256color", **environment},
+        ) as running:
+            os.close(below)
+            parts = []
+            try:
+                while part := os.read(above, 65536):
+                    parts.append(part)
+            except OSError:  # the other end is closed
+                pass
+            os.close(above)
+            assert running.wait() == 1
+        return b"".join(parts)
+
+    assert b"\x1b[31mdead-related\x1b[0m" in on_a_terminal()
+    assert b"\x1b[31m" not in on_a_terminal(NO_COLOR="1")
+    assert "\x1b" not in proofdeck("check", "--cards", base / "cards").stdout
+
+
+# --- refresh -------------------------------------------------------------------------------------
+
+
+def test_refresh_mends_what_check_finds(base: Path) -> None:
+    """Wrong numbers are rewritten and listed; then check is content, and nothing is left to do."""
+    before = (base / "cards/numerics/float-bytes.md").read_text()
+    edit(base, "float-bytes", "[8 B](claim", "[9 B](claim")
+    done = proofdeck("refresh", "--cards", "cards", cwd=base)
+    assert done.stdout.splitlines() == [
+        "cards/numerics/float-bytes.md:17:34: 9 B → 8 B",
+        "cards/numerics/float-bytes.md:59:67: 9 B → 8 B",
+        "2 numbers rewritten",
+    ]
+    assert (base / "cards/numerics/float-bytes.md").read_text() == before
+    again = proofdeck("refresh", "--json", "--cards", "cards", cwd=base)
+    assert json.loads(again.stdout) == {"changes": [], "problems": []}
+    assert (done.returncode, again.returncode) == (0, 0)
+
+
+# --- new -----------------------------------------------------------------------------------------
+
+
+def test_a_new_card_is_written_and_found(base: Path) -> None:
+    """The file is named, and check then names what waits in it."""
+    arguments = ("pairwise-sum", "--module", "numerics", "--topic", "sums", "--cards", "cards")
+    done = proofdeck("new", *arguments, cwd=base)
+    assert done.stdout.splitlines()[0] == "wrote cards/numerics/pairwise-sum.md"
+    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)
+    assert {each["place"]["path"] for each in found} == {"cards/numerics/pairwise-sum.md"}
+    again = proofdeck("new", *arguments, cwd=base)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr.splitlines() == [
+        "error: the id `pairwise-sum` is taken by cards/numerics/pairwise-sum.md",
+        "  hint: Choose another.",
+    ]
+
+
+# --- all commands --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["chekc"],
+        ["check", "--crads", "x"],
+        ["new", "a"],
+        ["demo", "run"],
+        ["demo", "run", "nothing"],
+    ],
+)
+def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
+    """Unknown commands, options and names end with a sentence on the error stream."""
+    done = proofdeck(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr
+
+
+def test_every_command_explains_itself() -> None:
+    """``--help`` works for each, and says in a sentence what the command does."""
+    for command in ("check", "refresh", "new", "verify", "demo list", "demo run"):
+        done = proofdeck(*command.split(), "--help")
+        assert done.returncode == 0
+        assert "Usage: proofdeck" in done.stdout
