@@ -91,6 +91,8 @@ def _unit(before: str, after: str) -> tuple[str, Fraction]:
         if after.startswith(word):
             after, factor = after[len(word) :].lstrip(), Fraction(worth)
             break
+    if after.startswith("个") and after != "个":
+        after = after[1:].lstrip()
     if after not in SYMBOLS:
         raise QuantityError(f"“{after}” is no unit that a metric can have")
     base, worth_of_one = SYMBOLS[after]

@@ -19,6 +19,7 @@ from generator.lines import BYTE_ORDER_MARK
 from generator.model import Card, Claim
 from generator.problems import Place, Problem
 from generator.quantities import QuantityError, read
+from runnable_demos.metrics import Metric
 
 _ROW = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
@@ -65,17 +66,24 @@ def wanted_changes(
         metric = evidence.metric(claim.demo, claim.metric, claim.device)
         if not isinstance(verdict, Problem) or verdict.code != "claim-number" or metric is None:
             continue
-        value = metric.value if metric.bound is None else metric.bound
         try:
-            after = read(claim.text).reprint(value)
-            if metric.bound is not None and not read(after).is_exactly(metric.bound):
-                raise QuantityError(f"the bound {value!r} has more digits than “{claim.text}”")
+            after = _reprinted(claim, metric)
         except QuantityError as error:
             hint = "Print the number in another form or unit, by hand."
             problems.append(Problem(claim.place, "refresh", f"not rewritten: {error}", hint))
         else:
             changes.append(Change(claim.place, claim.text, after))
     return changes, problems
+
+
+def _reprinted(claim: Claim, metric: Metric) -> str:
+    """The claim's text as its record wants it; of a bound, all digits are printed."""
+    if metric.bound is None:
+        return read(claim.text).reprint(metric.value)
+    text = read(claim.text).reprint(metric.bound)
+    if not read(text).is_exactly(metric.bound):
+        raise QuantityError(f"the bound {metric.bound!r} has more digits than “{claim.text}”")
+    return text
 
 
 def rewritten(

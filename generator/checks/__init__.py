@@ -48,7 +48,8 @@ class Rule(Protocol):
 @cache
 def rules() -> tuple[Rule, ...]:
     """Every rule, by code."""
-    found = (import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__))
+    names = (each.name for each in iter_modules(__path__) if each.name != "__main__")
+    found = (import_module(f"{__name__}.{name}") for name in names)
     return tuple(sorted((cast(Rule, module) for module in found), key=lambda rule: rule.CODE))
 
 
@@ -83,3 +84,50 @@ def _silences(card: Card, used: set[tuple[str, str]]) -> Iterator[Problem]:
         elif (card.path, code) not in used:
             message = f"nothing on this card breaks the rule `{code}` any more"
             yield Problem(place, "unused-silence", message, "Remove this line.", "warning")
+
+
+def documented() -> str:
+    """``docs/checks.md``: every rule with its sentence, and how to silence one."""
+    rows = "\n".join(
+        f"| `{rule.CODE}` | {rule.SEVERITY} | {_cell(rule.SENTENCE)} |" for rule in rules()
+    )
+    return _BEFORE + rows + _AFTER
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+_BEFORE = """\
+# What `proofdeck check` holds
+
+<!-- Written by `python -m generator.checks > docs/checks.md`; a test keeps it so. -->
+
+Each rule is one file in `generator/checks/`, and has cases that break and keep it in `tests/cases/`.
+Codes of `claim` go on behind a hyphen: `claim-number`, `claim-unit`, `claim-false`, …
+
+| code | severity | what holds |
+|---|---|---|
+"""
+_AFTER = """
+
+A rule that is wrong for one card is silenced in its front matter, with the reason:
+
+```yaml
+silenced: {filler: the phrase is quoted, and the card is about it}
+```
+
+- `unused-silence` (warning): nothing on the card breaks the rule any more.
+- `bad-silence` (error): there is no such rule, or it is `claim`, which no reason can silence.
+
+Beside the rules, `check` says of the evidence:
+
+- `evidence-corrupt`: a record cannot be read, or was edited by hand; no claim is held against it.
+- `evidence-name`: a file's name is not that of its demo and device.
+- `evidence-size`: a record is not of the full size, which is what cards claim.
+- `evidence-stale`: a demo, or a file that it imports, has changed since its run:
+  an error for a CPU's record, which anyone can renew, a warning for a GPU's.
+
+Faults that keep a file from being a card, and links that lead nowhere, have codes of their own;
+each message says where, what and how to mend it.
+"""

@@ -115,7 +115,8 @@ def _formulas(section: Section) -> Iterator[Thing]:
     for token in blocks(section):
         if token.type == "math_block":
             key = _SPACES.sub(" ", _TEXT.sub("", token.content)).strip()
-            yield Thing(key, "this display formula", place_of(token))
+            first = len(token.content) - len(token.content.lstrip())
+            yield Thing(key, "this display formula", place_of(token, first))
 
 
 def _code(section: Section) -> Iterator[Thing]:
