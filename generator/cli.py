@@ -10,7 +10,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +19,12 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.text import Text
 
-from generator import lab_cli, library, new_card
+from generator import filesystem, lab_cli, library, new_card
 from generator import refresh as refreshing
+from generator.assets import MissingAssetsError
 from generator.filesystem import ENVIRONMENT_CODES, USAGE_CODES
 from generator.library import Library
 from generator.problems import Problem
@@ -55,6 +58,8 @@ EvidenceOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 CARDS = Path("cards")
+_DRAFTABLE = ("claim", "evidence")
+"""Codes of problems with numbers; a draft shows those numbers as stale."""
 
 
 @app.command()
@@ -98,6 +103,49 @@ def refresh(
 
 
 @app.command()
+def build(
+    cards: CardsOption = CARDS,
+    demos: DemosOption = None,
+    evidence: EvidenceOption = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder to build into.")] = Path("dist"),
+    draft: Annotated[
+        bool, typer.Option("--draft", help="Build in spite of wrong numbers, shown as stale.")
+    ] = False,
+) -> None:
+    """Build the site, the handbook and every other output; on an error the old ones stay."""
+    from generator import build as building  # noqa: PLC0415 - drawing is slow to import
+
+    found = _sound(cards, demos, evidence, out, _DRAFTABLE if draft else ())
+    with _writing(), Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=building.steps())
+
+        def step(name: str) -> None:
+            progress.update(task, description=name, advance=1)
+
+        built = building.build(found, out, demos or _beside(cards), step)
+    summary(found, ())
+    for each in built:
+        typer.echo(f"{each.name:10}{each.entry}")
+    typer.echo(f"open them: {out.resolve().as_uri()}/")
+
+
+@app.command("export-pages")
+def export_pages(
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write into.")],
+    cards: CardsOption = CARDS,
+    demos: DemosOption = None,
+    evidence: EvidenceOption = None,
+) -> None:
+    """Write the site's pages as files, for another builder: `zensical build -f DIR/mkdocs.yml`."""
+    from generator import book, export_pages  # noqa: PLC0415 - drawing is slow to import
+
+    found = _sound(cards, demos, evidence, out)
+    with _writing(), filesystem.fresh_tree(out) as new:
+        export_pages.export(book.bind(found), new, demos or _beside(cards))
+    typer.echo(f"wrote {out}")
+
+
+@app.command()
 def new(
     name: Annotated[str, typer.Argument(metavar="ID", help="Its id, for ever: kebab-case.")],
     module: Annotated[str, typer.Option(help="A module of modules.yml.")],
@@ -115,14 +163,48 @@ def new(
     typer.echo(f"wrote {written}\nproofdeck check names the places that wait for you")
 
 
+def _sound(
+    cards: Path,
+    demos: Path | None,
+    evidence: Path | None,
+    out: Path,
+    tolerated: tuple[str, ...] = (),
+) -> Library:
+    """The base, where it has no error but those whose code begins with one that is tolerated."""
+    inner, outer = cards.resolve(), out.resolve()
+    if inner.is_relative_to(outer) or outer.is_relative_to(inner):
+        stop(USAGE, f"{out} and the cards in {cards} stand in one another", "Name another folder.")
+    found, problems = load(cards, demos, evidence)
+    show(problems)
+    code = exit_code(each for each in problems if not each.code.startswith(tolerated or "\0"))
+    if found is None or code:
+        summary(found, problems)
+        stop(code, f"nothing was built, and {out} is as it was", "Mend the errors above.")
+    return found
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Say in a sentence what keeps outputs from being written."""
+    try:
+        yield
+    except filesystem.OutputError as error:
+        stop(USAGE, str(error), "Nothing has changed there.")
+    except MissingAssetsError as error:
+        stop(ENVIRONMENT, str(error), "It fetches them once.")
+
+
 def load(
     cards: Path, demos: Path | None, evidence: Path | None
 ) -> tuple[Library | None, list[Problem]]:
     """The base in ``cards``; its demos stand beside it unless named."""
-    beside = Path(os.path.normpath(cards / ".." / "runnable_demos"))
-    if demos is None and beside.is_dir():
-        demos = beside
-    return library.load(cards, demos=demos, evidence=evidence)
+    return library.load(cards, demos=demos or _beside(cards), evidence=evidence)
+
+
+def _beside(cards: Path) -> Path | None:
+    """The demos that stand beside the cards, if any do."""
+    demos = Path(os.path.normpath(cards / ".." / "runnable_demos"))
+    return demos if demos.is_dir() else None
 
 
 def exit_code(problems: Iterable[Problem]) -> int:
