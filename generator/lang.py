@@ -21,7 +21,7 @@ SECTION_NAMES: tuple[SectionName, ...] = get_args(SectionName)
 
 LANGUAGE_HEADINGS: Mapping[Lang, str] = {"zh": "中文", "en": "English"}
 
-SECTION_HEADINGS: Mapping[SectionName, Mapping[Lang, str]] = {
+SECTION_HEADINGS: Mapping[SectionName, Text] = {
     "answer": {"zh": "一句话结论", "en": "In one sentence"},
     "insights": {"zh": "核心要义", "en": "Key insights"},
     "derivation": {"zh": "推导", "en": "Derivation"},
@@ -30,7 +30,7 @@ SECTION_HEADINGS: Mapping[SectionName, Mapping[Lang, str]] = {
     "followups": {"zh": "追问", "en": "Follow-ups"},
 }
 
-CALLOUT_LABELS: Mapping[str, Mapping[Lang, str]] = {
+CALLOUT_LABELS: Mapping[str, Text] = {
     "note": {"zh": "注", "en": "Note"},
     "tip": {"zh": "提示", "en": "Tip"},
     "important": {"zh": "要点", "en": "Important"},
@@ -38,20 +38,20 @@ CALLOUT_LABELS: Mapping[str, Mapping[Lang, str]] = {
     "caution": {"zh": "当心", "en": "Caution"},
 }
 
-DIFFICULTY_LABELS: Mapping[str, Mapping[Lang, str]] = {
+DIFFICULTY_LABELS: Mapping[str, Text] = {
     "easy": {"zh": "基础", "en": "Easy"},
     "medium": {"zh": "进阶", "en": "Medium"},
     "hard": {"zh": "深入", "en": "Hard"},
 }
 
-KIND_LABELS: Mapping[str, Mapping[Lang, str]] = {
+KIND_LABELS: Mapping[str, Text] = {
     "exact": {"zh": "精确", "en": "exact"},
     "bounded": {"zh": "有界", "en": "bounded"},
     "measured": {"zh": "实测", "en": "measured"},
 }
 
-PAGE_TITLES: Mapping[str, Mapping[Lang, str]] = {
-    "home": {"zh": "每个数字都跑得出来", "en": "Every number runs"},
+PAGE_TITLES: Mapping[str, Text] = {
+    "home": {"zh": "首页", "en": "Home"},
     "graph": {"zh": "知识图谱", "en": "Knowledge graph"},
     "study": {"zh": "复习", "en": "Study"},
     "report": {"zh": "报告错误", "en": "Report an error"},

@@ -102,7 +102,14 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
     sites = partial(SiteAddresses, report_url=report_url)
     library = book.library
     yield _page(
-        "home.html", book, sites(""), lang.PAGE_TITLES["home"], ABOUT, newest=_newest(book), about=ABOUT
+        "home.html",
+        book,
+        sites(""),
+        lang.PAGE_TITLES["home"],
+        ABOUT,
+        in_navigation=True,
+        newest=_newest(book),
+        about=ABOUT,
     )
     for module in library.modules.values():
         if book.cards_of(module):
@@ -129,7 +136,7 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
         lang.PAGE_TITLES["graph"],
         lang.PAGE_TITLES["graph"],
         in_navigation=True,
-        graph=Markup(drawn),  # noqa: S704 - our own drawing
+        graph=Markup(drawn),
     )
     yield _page(
         "study.html",
@@ -147,7 +154,11 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
         yield card_page(book, card, sites(card_address(card.id)))
     yield from _demo_pages(book, demos, sites)
     yield _page(
-        "report.html", book, sites("report/"), lang.PAGE_TITLES["report"], lang.PAGE_TITLES["report"]
+        "report.html",
+        book,
+        sites("report/"),
+        lang.PAGE_TITLES["report"],
+        lang.PAGE_TITLES["report"],
     )
 
 
@@ -172,7 +183,7 @@ def article(book: Book, card: Card, at: Addresses, *, handbook: bool = False) ->
         card=card,
         at=at,
         handbook=handbook,
-        neighbourhood=lambda _: Markup(drawn),  # noqa: S704 - our own drawing
+        neighbourhood=lambda _: Markup(drawn),
     )
 
 
@@ -237,7 +248,7 @@ def _demo_pages(
             record.question,
             record=record,
             cards=using.get(demo, []),
-            source=Markup(code(source, "python")),  # noqa: S704 - escaped by Pygments
+            source=Markup(code(source, "python")),
         )
 
 
@@ -267,7 +278,7 @@ def _environment() -> jinja2.Environment:
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["localise"] = lambda html, at: Markup(localise(html, at))  # noqa: S704 - sanitised
+    environment.filters["localise"] = lambda html, at: Markup(localise(html, at))
     environment.filters["figure_rows"] = figure_rows
     environment.globals.update(
         langs=LANGS,

@@ -170,7 +170,7 @@ class _Writer:
     def _text(self, token: Token) -> str:
         return escape(token.content, quote=False)
 
-    def _softbreak(self, token: Token) -> str:
+    def _softbreak(self, _: Token) -> str:
         # A line break between 汉字 is no space.
         return "" if self.lang == "zh" else " "
 
@@ -189,10 +189,10 @@ class _Writer:
     def _code_block(self, token: Token) -> str:
         return code(token.content, "")
 
-    def _table_open(self, token: Token) -> str:
+    def _table_open(self, _: Token) -> str:
         return '<div class="pd-scroll" tabindex="0"><table>'
 
-    def _table_close(self, token: Token) -> str:
+    def _table_close(self, _: Token) -> str:
         return "</table></div>"
 
     def _th_open(self, token: Token) -> str:
@@ -211,11 +211,9 @@ class _Writer:
     def _alert_open(self, token: Token) -> str:
         kind = token.meta["kind"]
         label = CALLOUT_LABELS[kind][self.lang]
-        return (
-            f'<div class="pd-callout" data-kind="{kind}"><p class="pd-callout-title">{label}</p>'
-        )
+        return f'<div class="pd-callout" data-kind="{kind}"><p class="pd-callout-title">{label}</p>'
 
-    def _alert_close(self, token: Token) -> str:
+    def _alert_close(self, _: Token) -> str:
         return "</div>"
 
     def _link_open(self, token: Token) -> str:
@@ -223,7 +221,7 @@ class _Writer:
         self.closing.append(closing)
         return opening
 
-    def _link_close(self, token: Token) -> str:
+    def _link_close(self, _: Token) -> str:
         return self.closing.pop()
 
     def _link(self, link: Link) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from generator.search_data import search_data
 from generator.study_data import study_data
 
 NAME = "site"
-ENTRY = "index.html"
+ENTRY = "site/index.html"
 CONFIG_FILE = assets.OVERRIDES.parent / "mkdocs.yml"
 DEMOS = "runnable_demos"
 
@@ -90,8 +91,7 @@ def _json(data: object) -> bytes:
 @cache
 def social_card() -> bytes:
     """The picture that other sites show beside a link: 1200 × 630 pixels."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - slow to import
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import
 
     figure = Figure(figsize=(12, 6.3), dpi=100, facecolor="#fbfaf7")
     figure.text(0.08, 0.62, "Proofdeck", fontsize=64, weight="bold", color="#21242a")
@@ -100,7 +100,7 @@ def social_card() -> bytes:
     figure.text(0.08, 0.13, "Chinese and English, side by side", fontsize=24, color="#5b6068")
     figure.text(0.80, 0.40, "\u2713", fontsize=150, color="#0a6656")
     buffer = BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+    figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
 
 
@@ -116,10 +116,7 @@ def configure(config: Any) -> Any:
     made = make(content, demos, config.site_url or "", config.extra.get("report_url", ""))
     config.extra[_SITE] = made
     config.extra["pd_early"] = assets.early_script()
-    config.nav = [
-        "index.md",
-        *(path for path, page in made.pages.items() if page.in_navigation),
-    ]
+    config.nav = [path for path, page in made.pages.items() if page.in_navigation]
     config.extra_css = [f"styles/{path.name}" for path in assets.styles()]
     config.extra_javascript.clear()
     for path in assets.scripts():
@@ -156,20 +153,19 @@ def files(found: Any, config: Any) -> Any:
     made: Site = config.extra[_SITE]
     theme = [file for file in found if file.src_dir is not None and file.src_dir != config.docs_dir]
     own = [File.generated(config, path, content=_source(page)) for path, page in made.pages.items()]
-    other = [
-        File.generated(config, path, content=content)
-        for path, content in made.files.items()
-    ]
+    other = [File.generated(config, path, content=content) for path, content in made.files.items()]
     return Files([*theme, *own, *other])
 
 
 def _source(page: Page) -> str:
     """Front matter for the theme's templates; the body comes later, and is not parsed again."""
-    meta = {
+    meta: dict[str, object] = {
         "title": pages.bilingual(page.title),
         "description": plain(page.description),
         "plain": {"title": plain(page.title), "description": plain(page.description)},
     }
+    if not page.headings:
+        meta["hide"] = ["navigation", "toc"]
     return f"---\n{json.dumps(meta, ensure_ascii=False)}\n---\n"
 
 
@@ -185,7 +181,7 @@ def chain(nav: Any, found: Any) -> Any:
         for file in found.documentation_pages()
         if file.src_uri.startswith("cards/") and file.page
     ]
-    for before, after in zip(cards, cards[1:], strict=False):
+    for before, after in pairwise(cards):
         before.next_page, after.previous_page = after, before
     return nav
 
@@ -200,4 +196,3 @@ def content(page: Any, config: Any) -> str:
         [AnchorLink(pages.bilingual(h.title), h.anchor, 1) for h in own.headings]
     )
     return own.body
-

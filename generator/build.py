@@ -1,0 +1,44 @@
+"""Build every output into a new folder, then let it take the place of the old one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from generator import book, exporters, filesystem
+from generator.library import Library
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """One output: what it is called and what to open."""
+
+    name: str
+    entry: Path
+
+
+def build(library: Library, out: Path, demos: Path | None, progress: Progress) -> list[Built]:
+    """Export ``library`` into ``out``; where anything fails, ``out`` stays as it was.
+
+    Raises ``filesystem.OutputError``, ``assets.MissingAssetsError`` or ``OSError``.
+    """
+    progress("render")
+    content = book.bind(library)
+    built = []
+    with filesystem.fresh_tree(out) as new:
+        for exporter in exporters.discover():
+            progress(exporter.NAME)
+            # A file of its own, or a folder with the exporter's name.
+            alone = "/" not in exporter.ENTRY
+            target = new / (exporter.ENTRY if alone else exporter.NAME)
+            exporter.export(content, target, demos)
+            built.append(Built(exporter.NAME, out / exporter.ENTRY))
+    return built
+
+
+def steps() -> int:
+    """How often ``build`` reports progress."""
+    return 1 + sum(1 for _ in exporters.discover())

@@ -1,0 +1,69 @@
+"""The pages as files, for site builders that take no pages from a program (Zensical)."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import yaml
+
+from generator import assets, pages
+from generator.book import Book
+from generator.exporters import site
+
+_PRE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
+_BLANK_LINES = re.compile(r"\n\s*\n+")
+
+
+def export(book: Book, out: Path, demos: Path | None, site_url: str = "") -> None:
+    """Write ``docs/``, ``theme/`` and a ``mkdocs.yml`` into ``out``: ``zensical build`` does the rest."""
+    made = site.make(book, demos, site_url)
+    docs = out / "docs"
+    for path, page in made.pages.items():
+        _write(docs / path, page_file(page).encode())
+    for path, content in made.files.items():
+        _write(docs / path, content)
+    shutil.copytree(assets.OVERRIDES / "theme", out / "theme")
+    _write(out / "mkdocs.yml", _config(made).encode())
+
+
+def page_file(page: pages.Page) -> str:
+    """Front matter, and the body as one raw HTML block: Markdown leaves it alone, as no line is blank."""
+    body = _PRE.sub(lambda match: match[0].replace("\n", "&#10;"), page.body)
+    meta: dict[str, object] = {
+        "title": site.plain(page.title),
+        "description": site.plain(page.description),
+    }
+    if not page.headings:
+        meta["hide"] = ["navigation", "toc"]
+    return (
+        f"---\n{json.dumps(meta, ensure_ascii=False)}\n---\n\n{_BLANK_LINES.sub(chr(10), body)}\n"
+    )
+
+
+def _config(made: site.Site) -> str:
+    """Our ``mkdocs.yml`` without the hook, and with what the hook would have added."""
+    text = site.CONFIG_FILE.read_text(encoding="utf-8").replace("!ENV ", "")
+    config = yaml.safe_load(text)
+    config.pop("hooks")
+    config.pop("watch")
+    config["site_url"] = config["site_url"][-1]
+    config["docs_dir"] = "docs"
+    config["theme"]["custom_dir"] = "theme"
+    config["theme"].pop("language")
+    config["nav"] = [
+        {site.plain(page.title): path} for path, page in made.pages.items() if page.in_navigation
+    ]
+    config["extra_css"] = [f"styles/{path.name}" for path in assets.styles()]
+    config["extra_javascript"] = [
+        {"path": f"scripts/{path.name}", "defer": True} for path in assets.scripts()
+    ]
+    config["extra"]["pd_early"] = assets.early_script()
+    return yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)

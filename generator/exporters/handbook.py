@@ -1,0 +1,84 @@
+"""The handbook: every card in one file that opens from a disk without a network.
+
+It carries the styles, scripts and data of the site. Nothing in it is fetched: browsers refuse to
+load neighbours of a file that was opened from a disk.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from generator import assets, graph, pages
+from generator.book import Book
+from generator.exporters.site import FAVICON
+from generator.search_data import search_data
+from generator.study_data import study_data
+
+NAME = "handbook"
+ENTRY = "handbook.html"
+
+
+@dataclass(frozen=True, slots=True)
+class HandbookAddresses:
+    """Where things are in the one document, seen from the card ``own``."""
+
+    own: str = ""
+
+    def home(self) -> str:
+        """The top."""
+        return "#top"
+
+    def module(self, module: str) -> str:
+        """A module in the contents."""
+        return f"#module-{module}"
+
+    def card(self, card: str, anchor: str = "") -> str:
+        """A card, or a place in it."""
+        return f"#{card}--{anchor}" if anchor else f"#card-{card}"
+
+    def name(self, anchor: str) -> str:
+        """Anchors carry their card's id, since all cards share the document."""
+        return f"{self.own}--{anchor}"
+
+
+def export(book: Book, out: Path, demos: Path | None) -> None:  # noqa: ARG001 - exporters share one signature
+    """Write the file ``out``."""
+    out.write_text(make(book), encoding="utf-8")
+
+
+def make(book: Book) -> str:
+    """The whole document."""
+    articles = (
+        pages.article(book, card, HandbookAddresses(card.id), handbook=True)
+        for card in book.library.cards.values()
+    )
+    styles = [path for path in assets.styles() if path.name not in assets.SITE_ONLY]
+    scripts = [*(assets.vendor(name) for name in assets.LIBRARIES), *assets.scripts()]
+    return pages.template(
+        "handbook.html",
+        book=book,
+        about=pages.ABOUT,
+        favicon=base64.b64encode(FAVICON.encode()).decode(),
+        font=base64.b64encode(assets.vendor(assets.FONT).read_bytes()).decode(),
+        early=_in_script(assets.early_script()),
+        styles="\n".join(path.read_text(encoding="utf-8") for path in styles),
+        graph=Markup(graph.graph_page(book.library, HandbookAddresses().card)),
+        articles=[Markup(article) for article in articles],
+        search=_in_script(_json(search_data(book.library))),
+        study=_in_script(_json(study_data(book.library))),
+        scripts=[_in_script(path.read_text(encoding="utf-8")) for path in scripts],
+    )
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def _in_script(text: str) -> str:
+    """Text that cannot end the ``<script>`` around it; equal in JavaScript strings and in JSON."""
+    return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
