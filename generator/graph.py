@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from math import sqrt
 
-from generator.lang import HTML_LANG, LANGS, Lang, Text
+from generator.lang import DIFFICULTY_LABELS, HTML_LANG, LANGS, Lang, Text
 from generator.layers import layered_rows
 from generator.library import Library
 from generator.model import Card, LearningPath, Module
@@ -361,12 +361,6 @@ def _width(text: str) -> float:
 
 # --- controls ------------------------------------------------------------------------------------
 
-_DIFFICULTIES: Mapping[str, Text] = {
-    "easy": {"zh": "简单", "en": "Easy"},
-    "medium": {"zh": "中等", "en": "Medium"},
-    "hard": {"zh": "困难", "en": "Hard"},
-}
-
 
 def _controls(library: Library) -> str:
     used = {card.module for card in library.cards.values()}
@@ -378,7 +372,9 @@ def _controls(library: Library) -> str:
             {"zh": "全部模块", "en": "All modules"},
             [(m.id, m.title) for m in library.modules.values() if m.id in used],
         )
-        + _select("difficulty", {"zh": "难度不限", "en": "Any difficulty"}, _DIFFICULTIES.items())
+        + _select(
+            "difficulty", {"zh": "难度不限", "en": "Any difficulty"}, DIFFICULTY_LABELS.items()
+        )
         + _select(
             "tag",
             {"zh": "标签不限", "en": "Any tag"},

@@ -8,7 +8,7 @@
     answer: ["一句话结论", "In one sentence"], insights: ["核心要义", "Key insights"], derivation: ["推导", "Derivation"],
     tradeoffs: ["工程权衡", "Trade-offs"], pitfalls: ["常见陷阱", "Pitfalls"], followups: ["追问", "Follow-ups"],
   };
-  const DIFFICULTIES = { easy: ["简单", "Easy"], medium: ["中等", "Medium"], hard: ["困难", "Hard"] };
+  const DIFFICULTIES = { easy: ["基础", "Easy"], medium: ["进阶", "Medium"], hard: ["深入", "Hard"] };
   const PROOFS = {
     proven: ["全部已证明", "all proven"], measured: ["含实测", "some measured"],
     stale: ["有过期", "some stale"], none: ["无数字", "no numbers"],
