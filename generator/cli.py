@@ -116,7 +116,9 @@ def build(
     from generator import build as building  # noqa: PLC0415 - drawing is slow to import
 
     found = _sound(cards, demos, evidence, out, _DRAFTABLE if draft else ())
-    with _writing(), Progress(console=Console(stderr=True), transient=True) as progress:
+    err = Console(stderr=True)
+    bar = Progress(console=err, transient=True, disable=not err.is_terminal)
+    with _writing(), bar as progress:
         task = progress.add_task("", total=building.steps())
 
         def step(name: str) -> None:
@@ -176,7 +178,7 @@ def _sound(
         stop(USAGE, f"{out} and the cards in {cards} stand in one another", "Name another folder.")
     found, problems = load(cards, demos, evidence)
     show(problems)
-    code = exit_code(each for each in problems if not each.code.startswith(tolerated or "\0"))
+    code = exit_code(each for each in problems if not each.code.startswith(tolerated))
     if found is None or code:
         summary(found, problems)
         stop(code, f"nothing was built, and {out} is as it was", "Mend the errors above.")

@@ -24,7 +24,7 @@ BLOCKED = """
 import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.partition('.')[0] in ('torch', 'numpy', 'triton'):
+        if name.partition('.')[0] in ('torch', 'triton'):
             raise ModuleNotFoundError(f'{name} is blocked', name=name)
 sys.meta_path.insert(0, Block())
 """
@@ -220,6 +220,63 @@ def test_colours_are_for_terminals(base: Path) -> None:
     assert "\x1b" not in proofdeck("check", "--cards", base / "cards").stdout
 
 
+# --- build ---------------------------------------------------------------------------------------
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder, and its bytes."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_build_writes_everything_and_says_where(base: Path) -> None:
+    """All outputs are there, each with the file to open first, without torch."""
+    done = proofdeck("build", "--cards", "cards", cwd=base)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary, *entries, opened = done.stdout.splitlines()
+    assert summary.startswith("3 cards, 22 claims: 0 errors")
+    assert {"site", "handbook", "vault"} <= {line.split()[0] for line in entries}
+    assert all((base / line.split()[1]).is_file() for line in entries)
+    assert opened == f"open them: {(base / 'dist').as_uri()}/"
+    assert done.stderr == ""
+
+
+def test_an_error_leaves_the_previous_outputs_whole(base: Path) -> None:
+    """A build of a base with errors prints them and changes nothing; a draft forgives numbers."""
+    assert proofdeck("build", "--cards", "cards", cwd=base).returncode == 0
+    before = tree(base / "dist")
+    edit(base, "float-bytes", "[8 B](claim", "[9 B](claim")
+    done = proofdeck("build", "--cards", "cards", cwd=base)
+    assert done.returncode == 1
+    assert "claim-number" in done.stdout
+    assert "nothing was built, and dist is as it was" in done.stderr
+    assert tree(base / "dist") == before
+    draft = proofdeck("build", "--draft", "--cards", "cards", cwd=base)
+    assert draft.returncode == 0, draft.stderr
+    assert tree(base / "dist") != before
+    edit(base, "rounding", "related: [float-bytes]", "related: [float-byte]")
+    assert proofdeck("build", "--draft", "--cards", "cards", cwd=base).returncode == 1
+
+
+@pytest.mark.parametrize("command", [["build", "--out"], ["export-pages"]])
+def test_nothing_that_is_not_ours_is_replaced(base: Path, command: list[str]) -> None:
+    """Somebody's files, a folder around the cards and one among them are refused, untouched."""
+    (base / "home").mkdir()
+    (base / "home" / "thesis.tex").touch()
+    before = tree(base)
+    for out in ("home", "home/thesis.tex", ".", "cards", "cards/numerics/dist"):
+        done = proofdeck(*command, out, "--cards", "cards", cwd=base)
+        assert (done.returncode, done.stdout.count("\n") <= 1) == (2, True), out
+        assert done.stderr.startswith("error: ")
+    assert tree(base) == before
+
+
+def test_a_disk_that_cannot_be_written_is_the_environments_fault(base: Path) -> None:
+    """Where the outputs cannot be written, one line says why, and the code is 3."""
+    done = proofdeck("build", "--cards", "cards", "--out", "/proc/dist", cwd=base)
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "/proc" in done.stderr
+
+
 # --- refresh -------------------------------------------------------------------------------------
 
 
@@ -279,7 +336,16 @@ def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
 
 def test_every_command_explains_itself() -> None:
     """``--help`` works for each, and says in a sentence what the command does."""
-    for command in ("check", "refresh", "new", "verify", "demo list", "demo run"):
+    for command in (
+        "check",
+        "build",
+        "export-pages",
+        "refresh",
+        "new",
+        "verify",
+        "demo list",
+        "demo run",
+    ):
         done = proofdeck(*command.split(), "--help")
         assert done.returncode == 0
         assert "Usage: proofdeck" in done.stdout
