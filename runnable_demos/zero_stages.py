@@ -1,0 +1,342 @@
+"""How many bytes of model states does each ZeRO stage leave on a rank?
+
+The question
+    Data parallelism keeps a full copy of all states on each of N ranks. ZeRO (Rajbhandari et al. 2019)
+    gives each rank 1/N: stage 1 of the optimizer's states, stage 2 of the gradients too, stage 3 of the
+    parameters as well. What do PyTorch's own implementations leave on a rank?
+
+The model
+    With P, G and O bytes a parameter for parameters, gradients and the optimizer,
+
+        stage 0   P + G + O           stage 2   P + (G + O)/N
+        stage 1   P + G + O/N         stage 3   (P + G + O)/N
+
+    All fp32 with Adam: P = G = 4, O = 8. Mixed precision as in the paper: P = G = 2, O = 12.
+
+The measurement
+    Real ranks, started by torchrun, train a stack of equal matrices. In the third step every live byte
+    is sorted into its category: when the backward begins, and when the optimizer is about to step.
+
+The result
+    Stages 0, 1 and 3 are the formula to the byte. FSDP2 without resharding holds, beside the gathered
+    parameters, the shard that it was gathered from: P/N more than stage 2 by the formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy
+
+from runnable_demos import ranks, zero
+from runnable_demos.measure import LiveMemory
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    parameter,
+)
+
+TITLE: Text = {"zh": "ZeRO：每张卡上剩多少", "en": "ZeRO: what is left on a rank"}
+QUESTION: Text = {
+    "zh": "ZeRO 的各个阶段在每张卡上留下多少字节的参数、梯度和优化器状态？",
+    "en": "How many bytes of parameters, gradients and optimizer states does each ZeRO stage leave on a rank?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """A stack of ``layers`` matrices, ``width`` × ``width``, on ``ranks`` ranks."""
+
+    ranks: int = parameter(4, {"zh": "进程数 N", "en": "ranks N"}, 2, 8)
+    layers: int = parameter(8, {"zh": "层数", "en": "layers"}, 2, 64)
+    width: int = parameter(
+        128, {"zh": "矩阵边长", "en": "rows and columns of each matrix"}, 8, 8192
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(ranks=2, layers=4, width=32), "full": Config()}
+
+
+# --- in each rank --------------------------------------------------------------------------------
+
+
+def states(
+    build: Callable[[nn.Module], zero.Trainer], model: Callable[[], nn.Module], batch: Tensor
+) -> tuple[dict[str, int], Tensor]:
+    """Bytes on this rank in the third step, by category, and the weights after it.
+
+    ``gathered`` is read as the backward begins, the rest as the optimizer is about to step.
+    """
+    with LiveMemory() as live:
+        trainer = build(model())
+
+        def sort() -> dict[str, int]:
+            live.register("parameters", trainer.parameters)
+            live.register("gradients", [p.grad for p in trainer.parameters])
+            live.register("optimizer", trainer.states)
+            return {str(category): nbytes for category, nbytes in live.by_category.items()}
+
+        for _ in range(2):
+            trainer.step(batch)
+        loss = trainer.module(batch).square().mean()
+        gathered = sort()["other"]
+        loss.backward()
+        del loss
+        found = sort()
+    # What is left beside the states: DDP's buckets, where the gradients are no views of them.
+    found["buckets"] = found["activations"] + found["other"]
+    trainer.optimizer.step()
+    return {**found, "gathered": gathered}, zero.flat(trainer)
+
+
+def measure(task: Mapping[str, object]) -> ranks.Report:
+    """What one rank holds under each stage, and whether the stages train alike."""
+    config = Config(**task)  # type: ignore[arg-type]
+    device, half = config.device, config.ranks // 2
+
+    def model() -> nn.Module:
+        torch.manual_seed(config.seed)
+        return zero.stack(config.layers, config.width, device)
+
+    def lopsided() -> nn.Module:
+        # Half of all parameters are in one matrix, as with a large vocabulary.
+        table = nn.Embedding(config.layers * config.width, config.width, device=device)
+        return nn.Sequential(table, *model().children())
+
+    torch.manual_seed(config.seed + 1 + dist.get_rank())  # each rank has a batch of its own
+    batch = torch.randn(1, config.width, device=device)
+    tokens = torch.zeros(1, dtype=torch.long, device=device)
+    report: ranks.Report = {}
+    weights = []
+    for i, build in enumerate(zero.STAGES):
+        report[f"stage{i}"], after = states(build, model, batch)
+        weights.append(after)
+    report["difference"] = max(float((w - weights[0]).abs().max()) for w in weights)
+
+    bf16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+    mesh = init_device_mesh(device, (2, half), mesh_dim_names=("replicate", "shard"))
+    for name, build, made, data in (
+        ("ddp_default", partial(zero.ddp, views=False), model, batch),
+        ("bf16", partial(zero.fsdp, reshard=False, mp_policy=bf16), model, batch.bfloat16()),
+        ("hybrid", partial(zero.fsdp, mesh=mesh), model, batch),
+        ("lopsided_zero1", zero.ddp_zero1, lopsided, tokens),
+        ("lopsided_fsdp", zero.fsdp, lopsided, tokens),
+    ):
+        report[name], _ = states(build, made, data)
+    return report
+
+
+# --- the demo ------------------------------------------------------------------------------------
+
+PARTS: dict[str, Text] = {
+    "parameters": {"zh": "参数", "en": "parameters"},
+    "gathered": {"zh": "为反向而收集的参数", "en": "parameters gathered for the backward"},
+    "gradients": {"zh": "梯度", "en": "gradients"},
+    "optimizer": {"zh": "优化器状态", "en": "optimizer states"},
+}
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Start the ranks once, and take the fullest rank of each stage."""
+    progress(0.1, f"{config.ranks} ranks")
+    reports = ranks.launch("runnable_demos.zero_stages", config.ranks, asdict(config))
+    progress(1.0, "done")
+    parameters = config.layers * config.width**2
+
+    def most(run: str, *parts: str) -> float:
+        """Bytes a parameter on the fullest rank."""
+        held = [sum(int(r[run][part]) for part in parts) for r in reports]
+        return max(held) / parameters
+
+    def share(run: str) -> float:
+        """The largest share of the optimizer's states that one rank holds."""
+        held = [int(r[run]["optimizer"]) for r in reports]
+        return max(held) / sum(held)
+
+    step = {
+        "zh": "第三步里优化器即将更新时，各进程实时字节的最大值，除以参数个数",
+        "en": "live bytes when the optimizer is about to step, in step three, on the fullest rank, a parameter",
+    }
+    begin = {
+        "zh": "第三步反向开始时，收集来的参数占的实时字节，除以参数个数",
+        "en": "live bytes of gathered parameters when the backward of step three begins, a parameter",
+    }
+    metrics = []
+    for i in range(4):
+        run_ = f"stage{i}"
+        for part in ("parameters", "gradients", "optimizer", "gathered"):
+            metrics.append(
+                Metric(
+                    f"{run_}_{part}",
+                    most(run_, part),
+                    "B/param",
+                    "exact",
+                    {
+                        "zh": f"阶段 {i}：{PARTS[part]['zh']}",
+                        "en": f"stage {i}: {PARTS[part]['en']}",
+                    },
+                    begin if part == "gathered" else step,
+                )
+            )
+        metrics.append(
+            Metric(
+                f"{run_}_states",
+                most(run_, "parameters", "gradients", "optimizer"),
+                "B/param",
+                "exact",
+                {"zh": f"阶段 {i}：三类状态之和", "en": f"stage {i}: all three states"},
+                step,
+            )
+        )
+    metrics += [
+        Metric(
+            "stage2_with_gathered",
+            most("stage2", "parameters", "gathered", "gradients", "optimizer"),
+            "B/param",
+            "exact",
+            {
+                "zh": "FSDP2 不重新分片：状态与收集来的参数之和",
+                "en": "FSDP2 without resharding: states and gathered parameters",
+            },
+            step,
+        ),
+        Metric(
+            "ddp_bucket_bytes",
+            most("ddp_default", "buckets") - most("stage0", "buckets"),
+            "B/param",
+            "exact",
+            {
+                "zh": "DDP 默认设置下，梯度之外的桶",
+                "en": "buckets beside the gradients, DDP by default",
+            },
+            step,
+        ),
+        Metric(
+            "bf16_states",
+            most("bf16", "parameters", "gradients", "optimizer"),
+            "B/param",
+            "exact",
+            {
+                "zh": "FSDP2 以 bf16 计算时的三类状态",
+                "en": "all three states where FSDP2 computes in bf16",
+            },
+            step,
+        ),
+        Metric(
+            "bf16_gathered",
+            most("bf16", "gathered"),
+            "B/param",
+            "exact",
+            {
+                "zh": "FSDP2 以 bf16 计算时收集来的参数",
+                "en": "gathered parameters where FSDP2 computes in bf16",
+            },
+            begin,
+        ),
+        Metric(
+            "hybrid_states",
+            most("hybrid", "parameters", "gradients", "optimizer"),
+            "B/param",
+            "exact",
+            {
+                "zh": "两组副本、组内分片时的三类状态",
+                "en": "all three states with two replicas, sharded within each",
+            },
+            step,
+        ),
+        Metric(
+            "zero1_largest_share",
+            share("lopsided_zero1"),
+            "",
+            "exact",
+            {
+                "zh": "一半参数在一个矩阵里：ZeroRedundancyOptimizer 最满的进程所占的份额",
+                "en": "half of all parameters in one matrix: share of the fullest rank, ZeroRedundancyOptimizer",
+            },
+            {
+                "zh": "该进程的优化器状态字节除以全部进程之和",
+                "en": "its bytes of optimizer states over those of all ranks",
+            },
+        ),
+        Metric(
+            "fsdp_largest_share",
+            share("lopsided_fsdp"),
+            "",
+            "exact",
+            {
+                "zh": "一半参数在一个矩阵里：FSDP2 最满的进程所占的份额",
+                "en": "half of all parameters in one matrix: share of the fullest rank, FSDP2",
+            },
+            {
+                "zh": "该进程的优化器状态字节除以全部进程之和",
+                "en": "its bytes of optimizer states over those of all ranks",
+            },
+        ),
+        Metric(
+            "weights_difference",
+            max(r["difference"] for r in reports),
+            "",
+            "bounded",
+            {
+                "zh": "三步之后，各阶段的权重与阶段 0 最大相差",
+                "en": "largest difference of a weight from stage 0 after three steps, all stages",
+            },
+            {
+                "zh": "收集完整权重，逐元素相减取绝对值的最大值",
+                "en": "the weights are gathered and subtracted element by element",
+            },
+            bound=1e-6,
+            reason={
+                "zh": "规约按不同次序相加，差别在 fp32 的末几位；权重不超过 1，末位约 6e-8",
+                "en": "reductions add in different orders, which changes last places of fp32: "
+                "about 6e-8 for weights below 1",
+            },
+        ),
+    ]
+    return Result(tuple(metrics), (figure(config.ranks, most),))
+
+
+def figure(N: int, most: Callable[..., float]) -> Figure:
+    """Bytes a rank by stage: what was measured as bars, the formula as a line."""
+    P, G, O = 4, 4, 8
+    theory = (P + G + O, P + G + O / N, P + (G + O) / N, (P + G + O) / N)
+    places = (0.0, 1.0, 2.0, 3.0)
+    names: tuple[Text, ...] = (
+        {"zh": "阶段 0 · DDP", "en": "stage 0 · DDP"},
+        {"zh": "阶段 1 · ZeroRedundancyOptimizer", "en": "stage 1 · ZeroRedundancyOptimizer"},
+        {"zh": "阶段 2 · FSDP2 不重新分片", "en": "stage 2 · FSDP2, no resharding"},
+        {"zh": "阶段 3 · FSDP2", "en": "stage 3 · FSDP2"},
+    )
+    return Figure(
+        "stages",
+        {
+            "zh": f"每个进程的字节，N = {N}，fp32 与 Adam",
+            "en": f"Bytes on a rank, N = {N}, fp32 with Adam",
+        },
+        Axis({"zh": "阶段", "en": "stage"}, categories=names),
+        Axis({"zh": "字节/参数", "en": "bytes a parameter"}, "B/param"),
+        (
+            *(
+                Series(label, places, tuple(most(f"stage{i}", part) for i in range(4)), "bar")
+                for part, label in PARTS.items()
+            ),
+            Series({"zh": "公式", "en": "formula"}, places, theory, "theory"),
+        ),
+    )
+
+
+if __name__ == "__main__":
+    ranks.work(measure, asdict(PRESETS["full"]))
