@@ -19,7 +19,7 @@ HTML_LANG: Mapping[Lang, str] = {"zh": "zh-Hans", "en": "en"}
 SectionName = Literal["answer", "insights", "derivation", "tradeoffs", "pitfalls", "followups"]
 SECTION_NAMES: tuple[SectionName, ...] = get_args(SectionName)
 
-LANGUAGE_HEADINGS: Mapping[Lang, str] = {"zh": "中文", "en": "English"}
+LANGUAGE_HEADINGS: Text = {"zh": "中文", "en": "English"}
 
 SECTION_HEADINGS: Mapping[SectionName, Text] = {
     "answer": {"zh": "一句话结论", "en": "In one sentence"},
