@@ -87,18 +87,18 @@ class FrontMatter(Strict):
 
 
 _FORMS: Mapping[str, str] = {
-    "id": "a name in kebab-case, such as `flash-attention`",
-    "title": "a text in each language, such as `{zh: 梯度累积, en: Gradient accumulation}`",
+    "id": "a name in kebab-case, such as `bubble-sort`",
+    "title": "a text in each language, such as `{zh: 冒泡排序, en: Bubble sort}`",
     "module": "the id of a module of `modules.yml`",
     "topic": "the id of a topic of the card's module",
     "difficulty": "`easy`, `medium` or `hard`",
     "updated": "a day, such as `2026-11-29`, without quotes",
-    "tags": "a list of words that are not digits alone, such as `[memory, mixed-precision]`",
-    "aliases": "lists of texts by language, such as `{zh: [重计算], en: [recompute]}`",
-    "prerequisites": "a list of card ids, such as `[saved-tensors]`",
-    "related": "a list of card ids, such as `[saved-tensors]`",
-    "formerly": "a list of the ids that this card had before, such as `[sqrt-rule]`",
-    "sources": 'works by key, such as `chen-2016: {title: "…", url: "https://…", where: "§4.1"}`',
+    "tags": "a list of words that are not digits alone, such as `[sorting, in-place]`",
+    "aliases": "lists of texts by language, such as `{zh: [交换排序], en: [sinking sort]}`",
+    "prerequisites": "a list of card ids, such as `[big-o]`",
+    "related": "a list of card ids, such as `[big-o]`",
+    "formerly": "a list of the ids that this card had before, such as `[bubblesort]`",
+    "sources": 'works by key, such as `knuth-1998: {title: "…", url: "https://…", where: "§5.2.2"}`',
     "silenced": "reasons by the code of a check, such as `{bare-quantity: why it is right here}`",
 }
 

@@ -72,7 +72,7 @@ def write(cards: Path, name: str, module: str, topic: str, today: date) -> Path 
     if plan is None:
         return problems
     if not is_id(name):
-        raise NewCardError(f"`{name}` {why_no_id(name)}", "An id is like `flash-attention`.")
+        raise NewCardError(f"`{name}` {why_no_id(name)}", "An id is like `bubble-sort`.")
     if module not in plan.modules:
         raise NewCardError(f"there is no module `{module}`", suggest(module, plan.modules))
     if topic not in plan.modules[module].topics:

@@ -21,7 +21,7 @@ _FORMS: Mapping[str, str] = {
     "modules": "a list of modules: `- {id: llm, code: M5, title: {zh: …, en: …}, "
     "summary: {zh: …, en: …}, topics: {fine-tuning: {zh: …, en: …}}, planned: […]}`",
     "paths": "a list of paths: `- {id: first-interview, title: {zh: …, en: …}, "
-    "summary: {zh: …, en: …}, cards: [saved-tensors]}`",
+    "summary: {zh: …, en: …}, cards: [big-o]}`",
 }
 
 

@@ -81,9 +81,9 @@ def test_a_folder_is_made_for_a_module_without_cards(cards: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "module", "topic", "said", "hint"),
     [
-        ("../up", "numerics", "sums", "is a path", "flash-attention"),
-        ("Dot_Product", "numerics", "sums", "kebab-case", "flash-attention"),
-        ("a" * 81, "numerics", "sums", "longer than", "flash-attention"),
+        ("../up", "numerics", "sums", "is a path", "bubble-sort"),
+        ("Dot_Product", "numerics", "sums", "kebab-case", "bubble-sort"),
+        ("a" * 81, "numerics", "sums", "longer than", "bubble-sort"),
         ("dot", "numeric", "sums", "no module `numeric`", "`numerics`"),
         ("dot", "numerics", "sum", "no topic `sum`", "`sums`"),
         ("dot", "storage", "sums", "no topic `sums`", "None"),
