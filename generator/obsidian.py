@@ -41,7 +41,7 @@ def escaped(text: str, *, table: bool = False) -> str:
 
 def wikilink(target: str, label: str, *, table: bool = False) -> str:
     """A link to a note, or to a block of one, with a label of plain text."""
-    label = re.sub(r"\s*[\[\]|]+\s*", " ", label).strip()
+    label = " ".join(re.sub(r"[\[\]|]", " ", label).split())
     bar = "\\|" if table else "|"
     return f"[[{target}{bar}{label}]]"
 

@@ -319,7 +319,7 @@ def _to(note: str, anchor: str, label: str, *, table: bool) -> str:
 def _home(book: Book) -> str:
     counts = book.counts
     lines = [
-        f"# {_both(PAGE_TITLES['home'])}",
+        f"# {_say('每个数字都跑得出来', 'Every number runs')}",
         "\n".join(
             [
                 f"- {_say('卡片', 'cards')}: {counts['cards']}",
@@ -454,14 +454,14 @@ def _base() -> str:
                 "type": "table",
                 "name": _say("按主题", "By topic"),
                 "groupBy": {"property": "note.topic", "direction": "ASC"},
-                "order": columns,
+                "order": list(columns),
             },
             *(
                 {
                     "type": "table",
                     "name": _both(label),
                     "filters": {"and": [f'note.difficulty == "{level}"']},
-                    "order": columns,
+                    "order": list(columns),
                 }
                 for level, label in DIFFICULTY_LABELS.items()
             ),
