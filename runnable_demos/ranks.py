@@ -125,6 +125,7 @@ class _Settled(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func.namespace == "c10d" and func._schema.name != "c10d::barrier":
+        alone = ("c10d::barrier", "c10d::send", "c10d::recv_")  # no message left, or no worker's
+        if func.namespace == "c10d" and func._schema.name not in alone:
             dist.all_reduce(self._nothing)
         return out

@@ -1,0 +1,97 @@
+"""What a step sends under each ZeRO stage, against counts by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from runnable_demos.metrics import Result
+from runnable_demos.zero_traffic import PRESETS, run
+
+CONFIG = PRESETS["small"]
+N, LAYERS = CONFIG.ranks, CONFIG.layers
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size, on real ranks."""
+    return run(CONFIG, lambda share, what: None)
+
+
+def value(result: Result, name: str) -> float:
+    """A metric's value."""
+    return next(m.value for m in result.metrics if m.name == name)
+
+
+# Passes of the whole model through a rank: (reduce-scatters, all-gathers, broadcasts)
+PASSES = {
+    "stage0": (1, 1, 0),  # an all-reduce is one of each
+    "stage1": (1, 1, 1),  # PyTorch's keeps the all-reduce
+    "stage2_by_hand": (1, 1, 0),
+    "stage2": (1, 1, 0),
+    "stage3": (1, 2, 0),
+}
+
+
+@pytest.mark.parametrize("scheme", PASSES)
+def test_volume_is_a_count_of_passes(result: Result, scheme: str) -> None:
+    """Each collective passes every parameter through a rank once."""
+    assert value(result, f"{scheme}_volume") == sum(PASSES[scheme])
+
+
+def test_what_the_volumes_are_made_of(result: Result) -> None:
+    """ZeroRedundancyOptimizer adds a broadcast to an all-reduce; stage 3 gathers twice."""
+    assert value(result, "stage1_all_reduce") == 2
+    assert value(result, "stage1_broadcast") == 1
+    assert value(result, "stage3_all_gather") == 2
+    assert value(result, "stage3_reduce_scatter") == 1
+    assert value(result, "stage3_over_ddp") == 3 / 2
+
+
+def test_a_unit_that_stays_is_not_gathered_again(result: Result) -> None:
+    """Keeping the last of L equal units saves 1/L of an all-gather."""
+    assert value(result, "stage3_keep_last_volume") == pytest.approx(3 - 1 / LAYERS)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_micro_batches_gather_each_time_under_stage_three_alone(result: Result, m: int) -> None:
+    """Two gathers for each micro-batch and one reduction; the others communicate once."""
+    assert value(result, f"stage0_m{m}_volume") == 2
+    assert value(result, f"stage2_m{m}_volume") == 2
+    assert value(result, f"stage3_m{m}_volume") == 2 * m + 1
+
+
+def test_bytes_follow_the_dtype(result: Result) -> None:
+    """Three passes of four bytes, or of two."""
+    assert value(result, "stage3_fp32_bytes") == 3 * 4
+    assert value(result, "stage3_bf16_bytes") == 3 * 2
+
+
+def sent_on_a_ring(ranks: int, start: int) -> list[int]:
+    """Parts that each rank sends in N − 1 hops, by simulation: who has what, hop by hop."""
+    holds = [{(rank + start) % ranks} for rank in range(ranks)]
+    sent = [0] * ranks
+    passing = [next(iter(h)) for h in holds]
+    for _ in range(ranks - 1):
+        sent = [n + 1 for n in sent]
+        passing = [passing[-1], *passing[:-1]]
+        for rank, part in enumerate(passing):
+            holds[rank].add(part)
+    assert all(len(h) == ranks for h in holds)
+    return sent
+
+
+def test_ring_sends_all_parts_but_one(result: Result) -> None:
+    """Each half sends (N−1)/N of the message from each rank, and together they are an all-reduce."""
+    hops = sent_on_a_ring(N, start=1)
+    assert all(a == b for a, b in pairwise(hops))
+    assert value(result, "ring_reduce_scatter") == hops[0] / N
+    assert value(result, "ring_all_gather") == hops[0] / N
+    assert value(result, "ring_all_reduce") == 2 * (N - 1) / N
+    assert value(result, "ring_equals_all_reduce") is True
+
+
+def test_stage_two_by_hand_trains_like_ddp(result: Result) -> None:
+    """A reduce-scatter and an all-gather carry all that an all-reduce does."""
+    assert value(result, "by_hand_difference") <= 1e-6
