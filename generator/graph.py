@@ -373,7 +373,9 @@ def _controls(library: Library) -> str:
             [(m.id, m.title) for m in library.modules.values() if m.id in used],
         )
         + _select(
-            "difficulty", {"zh": "难度不限", "en": "Any difficulty"}, DIFFICULTY_LABELS.items()
+            "difficulty",
+            {"zh": "难度不限", "en": "Any difficulty"},
+            [(name, dict(label)) for name, label in DIFFICULTY_LABELS.items()],
         )
         + _select(
             "tag",

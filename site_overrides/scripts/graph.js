@@ -46,6 +46,19 @@
     x = y = 0;
     draw();
   }
+  // A small screen begins at the first cards, large enough to read, instead of with a whole too small to.
+  function begin() {
+    fit();
+    if (unit() > 0.45 || canvas.clientWidth > 700) return;
+    scale = Math.min(MOST, 0.68 / unit());
+    const first = view.querySelector(".pd-box rect");
+    x = box.x * 0.2 - first.x.baseVal.value * scale;
+    y = box.y + 8 / unit() - first.y.baseVal.value * scale;
+    const frame = canvas.getBoundingClientRect();
+    x += box.x + box.width / 2 - frame.width / unit() / 2;
+    y += box.height / 2 - frame.height / unit() / 2;
+    draw();
+  }
 
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
@@ -150,6 +163,6 @@
   const asked = new URLSearchParams(location.search).get("path");
   if (asked) form.elements.path.value = asked;
   filter();
-  draw();
+  begin();
   window.addEventListener("resize", draw);
 })();
