@@ -1,0 +1,417 @@
+"""How little memory can a backward do with, and what does each step below √L cost?
+
+The question
+    One checkpoint at the input is said to make activation memory O(1). It does not. What does, how
+    often do layers then run, and what is the best that can be done with a given number of slots?
+
+The model
+    A *slot* holds one activation; x_0 takes one of the ``s``. An *advance* runs a layer and keeps
+    nothing. Each layer is *taped* once: run with grad, and differentiated at once. With l layers
+    behind a stored activation, put the next one j layers on, reverse what lies behind it with one
+    slot less, then the j layers before it with all slots:
+
+        p(l, s) = min over j of  j + p(l − j, s − 1) + p(j, s),    p(1, s) = 0,  p(l, 1) = l(l − 1)/2
+
+    Griewank and Walther solved it. With β(s, r) = C(s + r, s) and the r for which
+    β(s, r − 1) < l ≤ β(s, r),
+
+        p(l, s) = r·l − β(s + 1, r − 1)
+
+    and no layer runs more than r times before it is taped. s = 1 recomputes from the input for
+    every layer; s = l is a checkpoint at each.
+
+The measurement
+    The schedule is executed on a real stack: advances are counted, the live peak is read, gradients
+    are compared bit by bit. Beside it one segment around the whole stack and recursive halving by
+    nested ``torch.utils.checkpoint``.
+
+The result
+    One segment saves nothing. One slot needs L(L − 1)/2 advances at a peak that does not depend on
+    L. Halving runs L·(1 + log₂L) layers, about half of that with PyTorch's early stop, and Revolve
+    fewer still at the same peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from math import comb
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+from runnable_demos.measure import LiveMemory
+from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.stacks import Forward, Layer, draw_input, measure_step, run_layers, run_segments
+
+TITLE: Text = {
+    "zh": "极端调度：一段、O(1) 与 Revolve",
+    "en": "Extremes: one segment, O(1), Revolve",
+}
+QUESTION: Text = {
+    "zh": "激活显存能压到多低？每压低一步，要多跑多少层前向？",
+    "en": "How low can activation memory go, and how many more layer forwards does each step cost?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The stack, and the slots of the schedule that the card quotes."""
+
+    layers: int = parameter(64, {"zh": "层数 L", "en": "layers L"}, 2, 200)
+    slots: int = parameter(5, {"zh": "重点展示的槽数 s", "en": "slots s of the example"}, 1, 200)
+    batch: int = parameter(1024, {"zh": "批大小", "en": "batch"}, 1, 65536)
+    width: int = parameter(16, {"zh": "宽度", "en": "width"}, 2, 4096)
+    cases: int = parameter(
+        60, {"zh": "与动态规划对照的最大层数", "en": "most layers compared with the DP"}, 2, 200
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(layers=16, slots=4, batch=128, width=8, cases=20), "full": Config()}
+
+
+# --- the schedule --------------------------------------------------------------------------------
+
+
+def beta(s: int, r: int) -> int:
+    """β(s, r): the most layers that ``s`` slots reverse when none is advanced over more than r times."""
+    return comb(s + r, s) if r >= 0 else 0
+
+
+def repetitions(layers: int, s: int) -> int:
+    """The r for which β(s, r − 1) < layers ≤ β(s, r)."""
+    r = 0
+    while beta(s, r) < layers:
+        r += 1
+    return r
+
+
+def split(layers: int, s: int) -> int:
+    """How many layers on the next activation is stored: the binomial choice of Revolve."""
+    if s == 1:
+        return layers - 1
+    r = repetitions(layers, s)
+    return min(beta(s, r - 1), layers - beta(s - 1, r - 1))
+
+
+@cache
+def optimum(layers: int, s: int) -> int:
+    """p(layers, s), the fewest advances, by dynamic programming over every split."""
+    if layers == 1:
+        return 0
+    if s == 1:
+        return layers * (layers - 1) // 2
+    return min(j + optimum(layers - j, s - 1) + optimum(j, s) for j in range(1, layers))
+
+
+def advances(layers: int, s: int) -> int:
+    """Advances of the binomial schedule, split by split."""
+    if layers == 1:
+        return 0
+    j = split(layers, s)
+    return j + advances(layers - j, max(s - 1, 1)) + advances(j, s)
+
+
+@dataclass(slots=True)
+class Reversal:
+    """Forward and backward through ``layers``; counts what it runs.
+
+    ``gradient`` is that of the output of the layer to be reversed next. It stands here and in no
+    frame of a call, where each would keep an old one alive.
+    """
+
+    layers: Sequence[nn.Module]
+    weight: Tensor  # the loss is (y * weight).sum()
+    gradient: Tensor | None = None
+    advanced: int = 0
+    taped: int = 0
+
+    def advance(self, x: Tensor, start: int, stop: int) -> Tensor:
+        """``x_start`` to ``x_stop``, keeping nothing."""
+        with torch.no_grad():
+            for layer in self.layers[start:stop]:
+                x = layer(x)
+                self.advanced += 1
+        return x
+
+    def tape(self, x: Tensor, i: int) -> None:
+        """Run layer i on ``x_i`` with grad, and differentiate."""
+        x = x.detach().requires_grad_()
+        y = self.layers[i](x)
+        self.taped += 1
+        if self.gradient is None:  # the last layer comes first
+            (y * self.weight).sum().backward()
+        else:
+            y.backward(self.gradient)
+        self.gradient = x.grad
+
+    def reverse(self, x: Tensor, start: int, stop: int, s: int) -> None:
+        """Reverse the layers from ``start`` to ``stop``; ``x`` is stored in one slot of ``s``."""
+        while stop - start > 1:
+            middle = start + split(stop - start, s)
+            y = self.advance(x, start, middle)
+            if s > 1:
+                self.reverse(y, middle, stop, s - 1)
+            else:  # no slot for it: used at once
+                self.tape(y, middle)
+            del y
+            stop = middle
+        self.tape(x, start)
+
+
+# --- what is measured ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One way through forward and backward: layer forwards, and the peak in bytes."""
+
+    forwards: int
+    peak: int
+    gradients: list[Tensor]
+
+
+def parameters(layers: Sequence[nn.Module]) -> list[nn.Parameter]:
+    """All parameters of a stack, in order."""
+    return [p for layer in layers for p in layer.parameters()]
+
+
+def zero_gradients(layers: Sequence[nn.Module]) -> None:
+    """Gradients have their place, as in a step after the first."""
+    for p in parameters(layers):
+        p.grad = torch.zeros_like(p)
+
+
+def revolve(layers: Sequence[nn.Module], z: Tensor, weight: Tensor, s: int) -> Run:
+    """Execute the binomial schedule with ``s`` slots."""
+    zero_gradients(layers)
+    reversal = Reversal(layers, weight)
+    with LiveMemory() as live:
+        reversal.reverse(z * 1.0, 0, len(layers), s)
+    gradients = [reversal.gradient, *(p.grad for p in parameters(layers))]
+    kept = [g.clone() for g in gradients if g is not None]
+    return Run(reversal.advanced + reversal.taped, live.peak, kept)
+
+
+class Counted(nn.Module):
+    """A layer that tells each of its runs."""
+
+    def __init__(self, layer: nn.Module, tell: Callable[[], None]) -> None:
+        super().__init__()
+        self.layer = layer
+        self.tell = tell
+
+    def forward(self, x: Tensor) -> Tensor:
+        """That of the layer."""
+        self.tell()
+        y: Tensor = self.layer(x)
+        return y
+
+
+def halve(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
+    """Both halves under a checkpoint each, and so on within them."""
+    if len(layers) == 1:
+        y: Tensor = layers[0](x)
+        return y
+    middle = len(layers) // 2
+    for half in (layers[:middle], layers[middle:]):
+        x = checkpoint(partial(halve, half), x, use_reentrant=False)
+    return x
+
+
+def autograd(
+    layers: Sequence[nn.Module],
+    wrap: Callable[[Sequence[nn.Module]], Forward],
+    z: Tensor,
+    weight: Tensor,
+) -> Run:
+    """A step by autograd with checkpoints as ``wrap`` sets them."""
+    count = 0
+
+    def tell() -> None:
+        nonlocal count
+        count += 1
+
+    stack = [Counted(layer, tell) for layer in layers]
+    forward = wrap(stack)
+    zero_gradients(layers)
+    z = z.clone().requires_grad_()
+    (forward(z * 1.0) * weight).sum().backward()
+    forwards = count
+    gradients = [z.grad, *(p.grad for p in parameters(layers))]
+    kept = [g.clone() for g in gradients if g is not None]
+    peak = measure_step(forward, layers, z.shape, z.device.type).peak
+    return Run(forwards, peak, kept)
+
+
+def equal(a: Run, b: Run) -> bool:
+    """Whether all gradients agree in every bit."""
+    return all(torch.equal(x, y) for x, y in zip(a.gradients, b.gradients, strict=True))
+
+
+def slots_to_try(layers: int, example: int) -> list[int]:
+    """Few slots one by one, then powers of two, up to one a layer."""
+    powers = {2**i for i in range(3, layers.bit_length()) if 2**i < layers}
+    return sorted({*range(1, min(layers, 8) + 1), *powers, min(example, layers), layers})
+
+
+def trade_figure(runs: dict[int, Run], L: int) -> Figure:
+    """Layer forwards for a layer over slots: the formula as a line, executed schedules as marks."""
+    slots = list(runs)
+    theory = [(repetitions(L, s) * L - beta(s + 1, repetitions(L, s) - 1) + L) / L for s in slots]
+    return Figure(
+        "forwards",
+        {"zh": "槽数与前向次数", "en": "Slots against forwards"},
+        Axis({"zh": "槽数 s", "en": "slots s"}, scale="log2"),
+        Axis({"zh": "每层的前向次数", "en": "forwards of a layer"}, scale="log2"),
+        (
+            Series(
+                {"zh": "二项式公式", "en": "binomial formula"},
+                tuple(map(float, slots)),
+                tuple(theory),
+                "theory",
+            ),
+            Series(
+                {"zh": "执行计数", "en": "executed and counted"},
+                tuple(map(float, slots)),
+                tuple(runs[s].forwards / L for s in slots),
+            ),
+        ),
+    )
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Execute all, and compare."""
+    L, s, device = config.layers, min(config.slots, config.layers), config.device
+    a = config.batch * config.width * 4  # bytes of one layer's output
+    shape = (config.batch, config.width)
+    layers = [Layer(config.width).to(device) for _ in range(L)]
+    z = draw_input(shape, device).detach()
+    weight = torch.randn(*shape, device=device)
+
+    progress(0.0, "autograd")
+    none = autograd(layers, lambda stack: partial(run_layers, stack), z, weight)
+    one = autograd(layers, lambda stack: partial(run_segments, stack, (L,)), z, weight)
+    halved = autograd(layers, lambda stack: partial(halve, stack), z, weight)
+    with set_checkpoint_early_stop(False):
+        halved_whole = autograd(layers, lambda stack: partial(halve, stack), z, weight)
+    runs: dict[int, Run] = {}
+    tried = slots_to_try(L, s)
+    for i, slots in enumerate(tried):
+        progress(0.2 + 0.5 * i / len(tried), f"Revolve with {slots} slots")
+        runs[slots] = revolve(layers, z, weight, slots)
+    half_stack = revolve(layers[: L // 2], z, weight, 1)
+
+    progress(0.7, "dynamic programming")
+    pairs = [(l, c) for l in range(1, config.cases + 1) for c in range(1, l + 1)]
+    optimal = all(advances(l, c) == optimum(l, c) for l, c in pairs)
+    everywhere = all(run.forwards - L == optimum(L, c) for c, run in runs.items())
+    exact = all(equal(none, other) for other in (one, halved, halved_whole, *runs.values()))
+    progress(1.0, "done")
+
+    counted: Text = {
+        "zh": "执行时逐次计数：推进与求导各算一次层前向",
+        "en": "counted while executing: an advance and a taping are one layer forward each",
+    }
+    live: Text = {
+        "zh": "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度",
+        "en": "live peak of a step over the bytes of one layer's output, "
+        "without parameters and their gradients",
+    }
+
+    def forwards(name: str, value: int, zh: str, en: str) -> Metric:
+        return Metric(f"{name}_forwards", value, "", "exact", {"zh": zh, "en": en}, counted)
+
+    def peak(name: str, value: int, zh: str, en: str) -> Metric:
+        return Metric(f"{name}_peak", value / a, "", "exact", {"zh": zh, "en": en}, live)
+
+    def fact(name: str, value: bool, zh: str, en: str, how: Text) -> Metric:
+        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, how)
+
+    return Result(
+        metrics=(
+            peak("none", none.peak, "不设检查点的峰值", "peak without checkpoints"),
+            peak("one_segment", one.peak, "整网一段的峰值", "peak with one segment"),
+            fact(
+                "one_segment_saves_nothing",
+                one.peak == none.peak,
+                "整网一段的峰值等于不设检查点",
+                "one segment peaks as no checkpoint does",
+                {"zh": "按字节比较", "en": "compared in bytes"},
+            ),
+            forwards(
+                "one_segment", one.forwards, "整网一段的层前向", "layer forwards, one segment"
+            ),
+            peak("one_slot", runs[1].peak, "一个槽的峰值", "peak with one slot"),
+            forwards(
+                "one_slot", runs[1].forwards, "一个槽的层前向", "layer forwards with one slot"
+            ),
+            forwards(
+                "one_slot_extra",
+                runs[1].forwards - L,
+                "一个槽多出的层前向",
+                "layer forwards that one slot adds",
+            ),
+            fact(
+                "one_slot_peak_is_constant",
+                half_stack.peak == runs[1].peak,
+                "层数减半，一个槽的峰值不变",
+                "with half the layers, one slot has the same peak",
+                {"zh": "按字节比较", "en": "compared in bytes"},
+            ),
+            peak("halving", halved.peak, "递归对半的峰值", "peak with recursive halving"),
+            forwards("halving", halved.forwards, "递归对半的层前向", "layer forwards when halving"),
+            forwards(
+                "halving_no_early_stop",
+                halved_whole.forwards,
+                "递归对半、不提前停的层前向",
+                "layer forwards when halving without early stop",
+            ),
+            forwards("two_slots", runs[2].forwards, "两个槽的层前向", "layer forwards, two slots"),
+            peak("revolve", runs[s].peak, f"Revolve，{s} 个槽的峰值", f"peak, {s} slots"),
+            forwards(
+                "revolve", runs[s].forwards, f"Revolve，{s} 个槽的层前向", f"forwards, {s} slots"
+            ),
+            peak("slot_a_layer", runs[L].peak, "每层一个槽的峰值", "peak with a slot a layer"),
+            forwards(
+                "slot_a_layer", runs[L].forwards, "每层一个槽的层前向", "forwards, a slot a layer"
+            ),
+            fact(
+                "executed_is_optimal",
+                everywhere,
+                "执行的推进次数都等于动态规划的最优值",
+                "advances executed equal the optimum by dynamic programming, for all slots tried",
+                {"zh": "执行计数与 p(L, s) 比较", "en": "executed counts against p(L, s)"},
+            ),
+            fact(
+                "binomial_is_optimal",
+                optimal,
+                "二项式调度对所有小例都等于动态规划",
+                "the binomial schedule equals dynamic programming in every small case",
+                {"zh": "逐例比较推进次数", "en": "advances compared case by case"},
+            ),
+            Metric(
+                "cases",
+                len(pairs),
+                "",
+                "exact",
+                {"zh": "对照的例数", "en": "cases compared"},
+                {
+                    "zh": f"l ≤ {config.cases}、s ≤ l 的全部组合",
+                    "en": f"every l up to {config.cases} with every s up to l",
+                },
+            ),
+            fact(
+                "gradients_bit_equal",
+                exact,
+                "各种调度的全部梯度逐位相等",
+                "all gradients bit-equal under every schedule",
+                {"zh": "逐张量 torch.equal", "en": "torch.equal tensor by tensor"},
+            ),
+        ),
+        figures=(trade_figure(runs, L),),
+    )

@@ -1,0 +1,137 @@
+"""Binomial schedules against a search over everything that could be done, and counts by hand."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import pairwise
+from math import comb, log2
+
+import pytest
+import torch
+
+from runnable_demos.checkpoint_extremes import PRESETS, advances, optimum, revolve, run
+from runnable_demos.metrics import Metric, Result
+from runnable_demos.stacks import Layer
+
+CONFIG = PRESETS["small"]
+L = CONFIG.layers
+A = CONFIG.batch * CONFIG.width * 4  # bytes of one layer's output
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size."""
+    return run(CONFIG, lambda share, what: None)
+
+
+@pytest.fixture(scope="module")
+def metrics(result: Result) -> dict[str, Metric]:
+    """Its metrics by name."""
+    return {m.name: m for m in result.metrics}
+
+
+def fewest_advances(layers: int, slots: int) -> int:
+    """Dijkstra over what is stored, where one stands, and how many layers are left to reverse."""
+    start = (frozenset({0}), 0, layers)
+    best = {start: 0}
+    queue: list[tuple[int, int, tuple[frozenset[int], int, int]]] = [(0, 0, start)]
+    pushed = 0
+    while queue:
+        cost, _, (stored, at, left) = heappop(queue)
+        if cost > best[stored, at, left]:
+            continue
+        if left == 0:
+            return cost
+        moves = [(cost, (stored, x, left)) for x in stored]  # restore
+        moves += [(cost, (stored - {x}, at, left)) for x in stored]  # forget
+        if len(stored) < slots:
+            moves.append((cost, (stored | {at}, at, left)))
+        if at < left - 1:
+            moves.append((cost + 1, (stored, at + 1, left)))
+        if at == left - 1:
+            moves.append((cost, (stored, at, left - 1)))  # tape
+        for price, state in moves:
+            if price < best.get(state, price + 1):
+                best[state] = price
+                pushed += 1
+                heappush(queue, (price, pushed, state))
+    raise AssertionError("a chain can always be reversed")
+
+
+@pytest.mark.parametrize(("layers", "slots"), [(n, s) for n in range(1, 9) for s in range(1, 5)])
+def test_no_order_of_actions_needs_fewer_advances(layers: int, slots: int) -> None:
+    """Neither the recursion nor the binomial choice misses anything that a search finds."""
+    assert advances(layers, slots) == optimum(layers, slots) == fewest_advances(layers, slots)
+
+
+def test_the_closed_formula_of_griewank_and_walther() -> None:
+    """p(l, s) = r·l − C(s + r, s + 1), for r with C(s + r − 1, s) < l ≤ C(s + r, s)."""
+    for s in range(1, 9):
+        for l in range(2, 120):  # noqa: E741 - the paper's letter
+            r = next(r for r in range(l + 1) if comb(s + r, s) >= l)
+            assert advances(l, s) == r * l - comb(s + r, s + 1)
+
+
+def test_executed_schedules_run_each_layer_as_often_as_counted() -> None:
+    """Advances and one taping a layer."""
+    layers = [Layer(4) for _ in range(7)]
+    z, weight = torch.randn(3, 4), torch.randn(3, 4)
+    for slots in (1, 2, 3, 7):
+        assert revolve(layers, z, weight, slots).forwards == 7 + fewest_advances(7, slots)
+
+
+def test_a_slot_costs_one_activation() -> None:
+    """The peak is the slots and a constant, so long as all of them are used."""
+    torch.manual_seed(0)
+    layers = [Layer(CONFIG.width) for _ in range(L)]
+    shape = (CONFIG.batch, CONFIG.width)
+    z, weight = torch.randn(*shape), torch.randn(*shape)
+    peaks = [revolve(layers, z, weight, slots).peak for slots in (1, 2, 3, 4)]
+    assert [b - a for a, b in pairwise(peaks)] == [A, A, A]
+
+
+def test_one_segment_saves_nothing(metrics: dict[str, Metric]) -> None:
+    """L + 1 activations and two in flight, with every layer run twice."""
+    assert metrics["none_peak"].value == pytest.approx(L + 3, abs=0.01)
+    assert metrics["one_segment_peak"].value == metrics["none_peak"].value
+    assert metrics["one_segment_saves_nothing"].value is True
+    assert metrics["one_segment_forwards"].value == 2 * L
+
+
+def test_one_slot_starts_from_the_input_for_each_layer(metrics: dict[str, Metric]) -> None:
+    """L(L − 1)/2 layer forwards more; the peak is that of any depth."""
+    assert metrics["one_slot_extra_forwards"].value == L * (L - 1) // 2
+    assert metrics["one_slot_forwards"].value == L + L * (L - 1) // 2
+    assert metrics["one_slot_peak_is_constant"].value is True
+    assert metrics["one_slot_peak"].value < 7
+
+
+def test_halving_runs_the_logarithm(metrics: dict[str, Metric]) -> None:
+    """Each level runs all layers; with early stop, half of them, since a second half's input is enough."""
+    levels = int(log2(L))
+    assert 2**levels == L
+    assert metrics["halving_no_early_stop_forwards"].value == L + L * levels
+    assert metrics["halving_forwards"].value == L + L // 2 * (levels - 1) + L
+
+
+def test_revolve_is_optimal(metrics: dict[str, Metric]) -> None:
+    """16 layers by hand: r = 3 with 4 slots, r = 5 with 2; the cases are all pairs."""
+    assert (L, CONFIG.slots) == (16, 4)
+    assert metrics["revolve_forwards"].value == 16 + (3 * 16 - 21)
+    assert metrics["two_slots_forwards"].value == 16 + (5 * 16 - 35)
+    assert metrics["slot_a_layer_forwards"].value == 2 * L - 1
+    assert metrics["executed_is_optimal"].value is True
+    assert metrics["binomial_is_optimal"].value is True
+    assert metrics["cases"].value == CONFIG.cases * (CONFIG.cases + 1) // 2
+
+
+def test_gradients_do_not_depend_on_the_schedule(metrics: dict[str, Metric]) -> None:
+    """The same layers on the same inputs, whenever they run."""
+    assert metrics["gradients_bit_equal"].value is True
+
+
+def test_the_marks_lie_on_the_line(result: Result) -> None:
+    """Executed forwards equal the formula for every number of slots."""
+    theory, measured = result.figures[0].series
+    assert theory.x == measured.x
+    assert measured.y == pytest.approx(theory.y, rel=1e-12)
