@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -32,13 +33,29 @@ from generator.problems import Problem
 WRONG, USAGE, ENVIRONMENT = 1, 2, 3
 
 app = typer.Typer(
-    help="Compile bilingual study cards whose every number is proven by a run.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(lab_cli.demo, name="demo")
 app.command()(lab_cli.verify)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"proofdeck {metadata.version('proofdeck')}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[  # noqa: ARG001 - its callback has answered before
+        bool,
+        typer.Option("--version", is_eager=True, callback=_version, help="Print the version."),
+    ] = False,
+) -> None:
+    """Compile bilingual study cards whose every number is proven by a run."""
+
 
 # Not ``readable``: what may not be read is a problem like others, not wrong usage.
 CardsOption = Annotated[Path, typer.Option("--cards", help="Folder of the cards.", readable=False)]

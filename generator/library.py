@@ -105,7 +105,7 @@ def assemble(
     ]
     formerly = {former: card.id for card in cards.values() for former in card.formerly}
     for card in cards.values():
-        problems += _home(card, plan.modules)
+        problems += _home(card, plan.modules, root)
         problems += _dead_links(card, cards, known, formerly)
     return library, problems
 
@@ -227,7 +227,7 @@ def _former_ids(cards: Mapping[str, Card], known: set[str]) -> Iterator[Problem]
             yield Problem(place, "former-id", message, "Remove it from one of the two.")
 
 
-def _home(card: Card, modules: Mapping[str, Module]) -> Iterator[Problem]:
+def _home(card: Card, modules: Mapping[str, Module], root: Path) -> Iterator[Problem]:
     """A card stands in the folder of its module, which has its topic."""
     module = modules.get(card.module)
     if module is None:
@@ -235,12 +235,12 @@ def _home(card: Card, modules: Mapping[str, Module]) -> Iterator[Problem]:
         hint = suggest(card.module, modules)
         yield Problem(card.places["module"], "unknown-module", message, hint)
         return
-    folder = Path(card.path).parent.name
+    folder = Path(card.path).relative_to(root).parent.as_posix()
     if folder != card.module:
         yield Problem(
             card.places["module"],
             "wrong-folder",
-            f"the module is `{card.module}` and the file stands in `{folder}/`",
+            f"the module is `{card.module}`, and the file stands in `{folder}/` of the base",
             f"Move the file into `{card.module}/`, or change its module.",
         )
     if card.topic not in module.topics:

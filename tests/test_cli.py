@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -332,6 +333,11 @@ def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
     done = proofdeck(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr
+
+
+def test_the_version_is_the_distributions() -> None:
+    """``--version`` names the program and what is installed."""
+    assert proofdeck("--version").stdout == f"proofdeck {metadata.version('proofdeck')}\n"
 
 
 def test_every_command_explains_itself() -> None:

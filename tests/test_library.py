@@ -202,6 +202,15 @@ def test_a_former_id_leads_to_one_card(base: Path, edit: Edit) -> None:
     assert f"kahan-sum.md:{line}:{column}" in problem.message
 
 
+@pytest.mark.parametrize("folder", [".", "numerics/deeper", "other/numerics"])
+def test_a_card_stands_in_the_folder_of_its_module(base: Path, folder: str) -> None:
+    """Neither at the top nor deeper: an address is guessed by nobody."""
+    target = base / "cards" / folder
+    target.mkdir(parents=True, exist_ok=True)
+    (base / "cards/numerics/rounding.md").rename(target / "rounding.md")
+    assert f"`{folder}/`" in only(base, "wrong-folder").message
+
+
 def test_a_broken_card_does_not_break_links_to_it(base: Path, edit: Edit) -> None:
     """Links to a card that could not be parsed are no faults of those who link."""
     edit("numerics/rounding.md", "difficulty: easy", "difficulty: none")
