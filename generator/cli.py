@@ -49,7 +49,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def program(
-    version: Annotated[  # noqa: ARG001 - its callback has answered before
+    version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_version, help="Print the version."),
     ] = False,
