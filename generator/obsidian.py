@@ -14,6 +14,7 @@ from markdown_it.token import Token
 
 from generator.lang import CALLOUT_LABELS, Lang
 from generator.model import Link
+from generator.plain_text import line_end
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]<$#]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|=(?==)|%(?=%)|(?<=\s)\^(?=[A-Za-z0-9-]+$)"
@@ -22,7 +23,6 @@ _BLOCK_START = re.compile(r"^(?:[-+>](?=\s|$)|\d{1,9}(?=[.)](?:\s|$))|={3,}$|-{3
 _LIST = re.compile(r"- |\d+\. ")
 _FENCES = re.compile(r"`{3,}")
 _TICKS = re.compile(r"`+")
-_HAN = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
 
 LinkWriter = Callable[[Link, str, bool], str]
 """Writes a link whose label is already Markdown; the flag says that it stands in a table."""
@@ -171,7 +171,7 @@ class Writer:
                 case "text":
                     add(escaped(token.content, table=table))
                 case "softbreak":
-                    add(_joint(tokens, index))
+                    add(line_end(tokens, index))
                 case "hardbreak":
                     add("<br>" if table else "\n")
                 case "code_inline":
@@ -215,13 +215,6 @@ def _prefixed(text: str, prefix: str, first: str | None = None) -> str:
 def _escape_last(start: str) -> str:
     """The start of a paragraph that would begin a block, with its mark escaped."""
     return start + "\\" if start[0].isdigit() else "\\" + start
-
-
-def _joint(tokens: Sequence[Token], index: int) -> str:
-    """What a line's end between two inline tokens is worth: nothing between 汉字, else a space."""
-    before = tokens[index - 1].content[-1:] if index else ""
-    after = tokens[index + 1].content[:1] if index + 1 < len(tokens) else ""
-    return "" if _HAN.match(before) and _HAN.match(after) else " "
 
 
 def _fence(content: str, language: str) -> str:

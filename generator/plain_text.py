@@ -3,7 +3,7 @@ r"""Tokens → the words that a reader sees, on one line: for search, descriptio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from markdown_it.token import Token
 
@@ -30,6 +30,7 @@ _SYMBOLS = {
     r"\lfloor": "⌊",
     r"\rfloor": "⌋",
 }
+_FULL_WIDTH = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _SPACED = ("softbreak", "hardbreak")
 _COMMAND = re.compile(r"\\([a-zA-Z]+)|\\.")
 _RAISED = str.maketrans("0123456789-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻")
@@ -50,6 +51,13 @@ _LAYOUT = {
 def plain_text(tokens: Iterable[Token]) -> str:
     """The text of block or inline tokens; formulas as :func:`plain_math` writes them."""
     return " ".join("".join(_pieces(tokens)).split())
+
+
+def line_end(tokens: Sequence[Token], index: int) -> str:
+    """What the line's end at ``index`` is worth: nothing between 汉字, else a space."""
+    before = tokens[index - 1].content[-1:] if index else ""
+    after = tokens[index + 1].content[:1] if index + 1 < len(tokens) else ""
+    return "" if _FULL_WIDTH.match(before) and _FULL_WIDTH.match(after) else " "
 
 
 def plain_math(tex: str) -> str:

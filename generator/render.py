@@ -10,7 +10,7 @@ fragments carry two schemes of their own, which ``localise`` turns into what an 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from typing import Protocol
@@ -35,6 +35,7 @@ from generator.model import (
     Section,
     WebLink,
 )
+from generator.plain_text import line_end
 
 
 class Resolver(Protocol):
@@ -58,7 +59,7 @@ class RenderedItem:
 
 @dataclass(frozen=True, slots=True)
 class RenderedSection:
-    """The HTML of one section in one language; ``items`` holds its follow-ups."""
+    """One section in one language: ``items`` holds its follow-ups or pitfalls, ``html`` all else."""
 
     html: str
     items: tuple[RenderedItem, ...] = ()
@@ -97,7 +98,7 @@ class Addresses(Protocol):
 
 
 def localise(html: str, addresses: Addresses) -> str:
-    """Give a fragment the addresses and ids of one output."""
+    """Give a fragment the addresses of one output."""
 
     def address(match: re.Match[str]) -> str:
         scheme, target = match[1], unescape(match[2])
@@ -108,12 +109,10 @@ def localise(html: str, addresses: Addresses) -> str:
             found = addresses.card(name, anchor)
         return f'href="{escape(found)}"'
 
-    html = _OWN_SCHEMES.sub(address, html)
-    return _ITEM_IDS.sub(lambda match: f'{match[1]}{addresses.name(match[2])}"', html)
+    return _OWN_SCHEMES.sub(address, html)
 
 
 _OWN_SCHEMES = re.compile(r'href="(card|own):([^"]*)"')
-_ITEM_IDS = re.compile(r'(<li class="pd-pitfall" id=")([^"]+)"')
 
 
 def evidence_anchor(demo: str, metric: str, device: str) -> str:
@@ -134,13 +133,28 @@ _MATH = LatexToMathML()
 
 def _section(section: Section, card: Card, lang: Lang, resolver: Resolver) -> RenderedSection:
     writer = _Writer(card, lang, resolver)
-    if section.name == "followups":
-        return RenderedSection("", tuple(_item(item, writer) for item in section.items))
-    return RenderedSection(writer.blocks(section.tokens))
+    tokens = _without_lists(section.tokens) if section.name == "pitfalls" else section.tokens
+    return RenderedSection(
+        writer.blocks(tokens), tuple(_item(item, writer) for item in section.items)
+    )
 
 
 def _item(item: Item, writer: _Writer) -> RenderedItem:
     return RenderedItem(item.id, writer.blocks(item.title), writer.blocks(item.body))
+
+
+def _without_lists(tokens: Iterable[Token]) -> Iterator[Token]:
+    """What stands around the pitfalls, which are the items of the section's lists."""
+    inside = False
+    for token in tokens:
+        inside = inside or (token.level == 0 and token.type in _LISTS)
+        if not inside:
+            yield token
+        if token.level == 0 and token.nesting < 0:
+            inside = False
+
+
+_LISTS = {"bullet_list_open", "ordered_list_open"}
 
 
 class _Writer:
@@ -152,11 +166,11 @@ class _Writer:
 
     def blocks(self, tokens: Iterable[Token]) -> str:
         """Sanitised HTML of ``tokens``."""
-        return _clean("".join(self._token(token) for token in tokens))
+        return sanitised("".join(self._token(token) for token in tokens))
 
     def _token(self, token: Token) -> str:
         if token.type == "inline":
-            return "".join(self._token(child) for child in token.children or ())
+            return self._inline(token.children or ())
         method: Callable[[Token], str] | None = getattr(self, f"_{token.type}", None)
         if method:
             return method(token)
@@ -167,12 +181,14 @@ class _Writer:
         attributes = "".join(f' {k}="{escape(str(v))}"' for k, v in token.attrs.items())
         return f"<{token.tag}{attributes}>"
 
+    def _inline(self, children: Sequence[Token]) -> str:
+        return "".join(
+            line_end(children, index) if child.type == "softbreak" else self._token(child)
+            for index, child in enumerate(children)
+        )
+
     def _text(self, token: Token) -> str:
         return escape(token.content, quote=False)
-
-    def _softbreak(self, _: Token) -> str:
-        # A line break between 汉字 is no space.
-        return "" if self.lang == "zh" else " "
 
     def _code_inline(self, token: Token) -> str:
         return f"<code>{escape(token.content, quote=False)}</code>"
@@ -200,13 +216,6 @@ class _Writer:
 
     def _td_open(self, token: Token) -> str:
         return _cell("td", token)
-
-    def _list_item_open(self, token: Token) -> str:
-        if name := token.meta.get("item"):
-            # An id stands once in a page: the first language has it, the others add their own code.
-            own = name if self.lang == LANGS[0] else f"{name}-{self.lang}"
-            return f'<li class="pd-pitfall" id="{own}" data-item="{self.card.id}#{name}">'
-        return "<li>"
 
     def _alert_open(self, token: Token) -> str:
         kind = token.meta["kind"]
@@ -278,7 +287,8 @@ _HTML = {
 _MATH_ATTRIBUTES = {
     "accent", "accentunder", "class", "columnspacing", "depth", "dir", "display", "displaystyle",
     "fence", "form", "height", "largeop", "linethickness", "lspace", "mathbackground",
-    "mathcolor", "mathsize", "mathvariant", "maxsize", "minsize", "movablelimits", "rowspacing",
+    "mathcolor", "mathsize", "mathvariant", "maxsize", "minsize", "movablelimits", "notation",
+    "rowspacing",
     "rspace", "scriptlevel", "separator", "stretchy", "style", "symmetric", "voffset", "width",
 }  # fmt: skip
 _CLEANER = nh3.Cleaner(
@@ -287,7 +297,6 @@ _CLEANER = nh3.Cleaner(
         **dict.fromkeys(_MATHML, _MATH_ATTRIBUTES),
         "a": {"href", "title", "class", "data-verdict", "data-source"},
         "div": {"class", "data-kind", "tabindex"},
-        "li": {"class", "id", "data-item"},
         "ol": {"start"},
         "p": {"class"},
         "pre": {"class", "tabindex"},
@@ -299,10 +308,11 @@ _CLEANER = nh3.Cleaner(
         "border", "border-bottom", "border-left", "border-right", "border-top", "justify-items",
         "padding-left", "padding-right", "text-align", "width", "white-space", "color",
     },
-    url_schemes={"http", "https", "card", "own"},
+    url_schemes={"http", "https", "mailto", "card", "own"},
     link_rel=None,
 )  # fmt: skip
 
 
-def _clean(html: str) -> str:
+def sanitised(html: str) -> str:
+    """``html`` without anything that a card cannot say: the parser lets none of it through."""
     return _CLEANER.clean(html)

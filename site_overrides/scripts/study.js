@@ -114,8 +114,7 @@
   async function pieces(item, selector) {
     const source = (await card(item.card)).querySelectorAll(`[data-item="${CSS.escape(item.id)}"]`);
     return [...source].flatMap((each) => {
-      const halves = each.matches("li") ? [each] : [...each.querySelectorAll(selector)];
-      return halves.map((half) => {
+      return [...each.querySelectorAll(selector)].map((half) => {
         const owner = half.closest("[data-lang]");
         const copy = element("div", { lang: owner?.lang, "data-lang": owner?.dataset.lang, class: "pd-half" });
         copy.append(...[...half.cloneNode(true).childNodes].map((node) => document.importNode(node, true)));
@@ -204,7 +203,7 @@
         element("p", {}, element("a", { href: address(item.card, item.evidence) }, say("看证据", "See the evidence"))));
     } else {
       try {
-        answer.append(...(await pieces(item, ".pd-answer")));
+        answer.append(...(await pieces(item, item.kind === "pitfall" ? ".pd-pitfall" : ".pd-answer")));
       } catch {
         answer.append(element("p", {}, say("答案没有载入，请检查网络。", "The answer did not load: check the network.")));
       }
