@@ -29,6 +29,7 @@ The result
     One segment saves nothing. One slot needs L(L − 1)/2 advances at a peak that does not depend on
     L. Halving runs L·(1 + log₂L) layers, about half of that with PyTorch's early stop, and Revolve
     fewer still at the same peak.
+    Where layers are thin, segments of √L run fewer than Revolve does: they tape many at once.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from math import comb
+from math import comb, isqrt
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,15 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from runnable_demos.measure import LiveMemory
 from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
-from runnable_demos.stacks import Forward, Layer, draw_input, measure_step, run_layers, run_segments
+from runnable_demos.stacks import (
+    Forward,
+    Layer,
+    draw_input,
+    equal_segments,
+    measure_step,
+    run_layers,
+    run_segments,
+)
 
 TITLE: Text = {
     "zh": "极端调度：一段、O(1) 与 Revolve",
@@ -254,9 +263,9 @@ def equal(a: Run, b: Run) -> bool:
 
 
 def slots_to_try(layers: int, example: int) -> list[int]:
-    """Few slots one by one, then powers of two, up to one a layer."""
-    powers = {2**i for i in range(3, layers.bit_length()) if 2**i < layers}
-    return sorted({*range(1, min(layers, 8) + 1), *powers, min(example, layers), layers})
+    """Up to 16 slots one by one, then powers of two, up to one a layer."""
+    powers = {2**i for i in range(5, layers.bit_length()) if 2**i < layers}
+    return sorted({*range(1, min(layers, 16) + 1), *powers, min(example, layers), layers})
 
 
 def trade_figure(runs: dict[int, Run], L: int) -> Figure:
@@ -299,18 +308,22 @@ def run(config: Config, progress: Progress) -> Result:
     halved = autograd(layers, lambda stack: partial(halve, stack), z, weight)
     with set_checkpoint_early_stop(False):
         halved_whole = autograd(layers, lambda stack: partial(halve, stack), z, weight)
+    lengths = equal_segments(L, isqrt(L))
+    root = autograd(layers, lambda stack: partial(run_segments, stack, lengths), z, weight)
     runs: dict[int, Run] = {}
     tried = slots_to_try(L, s)
     for i, slots in enumerate(tried):
         progress(0.2 + 0.5 * i / len(tried), f"Revolve with {slots} slots")
         runs[slots] = revolve(layers, z, weight, slots)
+    # As many slots as the memory of √L segments has room for.
+    as_root = max(c for c, run in runs.items() if round(run.peak / a) <= round(root.peak / a))
     half_stack = revolve(layers[: L // 2], z, weight, 1)
 
     progress(0.7, "dynamic programming")
     pairs = [(l, c) for l in range(1, config.cases + 1) for c in range(1, l + 1)]
     optimal = all(advances(l, c) == optimum(l, c) for l, c in pairs)
     everywhere = all(run.forwards - L == optimum(L, c) for c, run in runs.items())
-    exact = all(equal(none, other) for other in (one, halved, halved_whole, *runs.values()))
+    exact = all(equal(none, other) for other in (one, root, halved, halved_whole, *runs.values()))
     progress(1.0, "done")
 
     counted: Text = {
@@ -375,6 +388,14 @@ def run(config: Config, progress: Progress) -> Result:
             peak("revolve", runs[s].peak, f"Revolve，{s} 个槽的峰值", f"peak, {s} slots"),
             forwards(
                 "revolve", runs[s].forwards, f"Revolve，{s} 个槽的层前向", f"forwards, {s} slots"
+            ),
+            peak("root", root.peak, "每 √L 层一段的峰值", "peak with segments of √L"),
+            forwards("root", root.forwards, "每 √L 层一段的层前向", "forwards with segments of √L"),
+            forwards(
+                "revolve_as_root",
+                runs[as_root].forwards,
+                "Revolve 与 √L 分段峰值相同时的层前向",
+                "forwards of Revolve at the peak of segments of √L",
             ),
             peak("slot_a_layer", runs[L].peak, "每层一个槽的峰值", "peak with a slot a layer"),
             forwards(

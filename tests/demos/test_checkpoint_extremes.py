@@ -125,6 +125,13 @@ def test_revolve_is_optimal(metrics: dict[str, Metric]) -> None:
     assert metrics["cases"].value == CONFIG.cases * (CONFIG.cases + 1) // 2
 
 
+def test_segments_beat_revolve_where_layers_are_thin(metrics: dict[str, Metric]) -> None:
+    """4 segments of 4 peak at 4 + 4 + 2; so do five slots and a constant of five, with r = 2."""
+    assert metrics["root_peak"].value == pytest.approx(10, abs=0.01)
+    assert metrics["root_forwards"].value == 2 * 16
+    assert metrics["revolve_as_root_forwards"].value == 16 + (2 * 16 - 7)
+
+
 def test_gradients_do_not_depend_on_the_schedule(metrics: dict[str, Metric]) -> None:
     """The same layers on the same inputs, whenever they run."""
     assert metrics["gradients_bit_equal"].value is True
