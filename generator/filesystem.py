@@ -69,11 +69,14 @@ def read_text(file: Path, shown: str) -> str | Problem:
             place,
             "not-utf-8",
             f"the byte 0x{data[error.start]:02x} at offset {error.start} is not UTF-8",
-            "Save the file as UTF-8; " + _guess(data),
+            "Save the file as UTF-8; " + _guess(data, before),
         )
 
 
-def _guess(data: bytes) -> str:
+def _guess(data: bytes, before: bytes) -> str:
+    """What a file that is not UTF-8 may be, by its bytes and by those before the first bad one."""
+    if not before.isascii():
+        return "most of it is, and this character is damaged."
     if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         return "it looks like UTF-16."
     try:

@@ -36,17 +36,17 @@ def test_a_text_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "spot", "said"),
+    ("data", "spot", "said", "guess"),
     [
-        (b"a\nb\xffc", (2, 2), "0xff at offset 3"),
-        (b"\xef\xbb\xbfa\r\n\xe6\xb1\x89\xe6", (2, 2), "0xe6 at offset 9"),
-        ("标题\n".encode("gb18030"), (1, 1), "0xb1 at offset 0"),
-        ("a".encode("utf-16"), (1, 1), "0xff at offset 0"),
-        (b"a\rb\r\n\x80", (3, 1), "0x80 at offset 5"),
+        (b"a\nb\xffc", (2, 2), "0xff at offset 3", "not known"),
+        (b"\xef\xbb\xbfa\r\n\xe6\xb1\x89\xe6", (2, 2), "0xe6 at offset 9", "damaged"),
+        ("标题\n".encode("gb18030"), (1, 1), "0xb1 at offset 0", "GB 18030"),
+        ("a".encode("utf-16"), (1, 1), "0xff at offset 0", "UTF-16"),
+        (b"a\rb\r\n\x80", (3, 1), "0x80 at offset 5", "not known"),
     ],
 )
 def test_a_file_that_is_not_utf_8_names_the_byte(
-    tmp_path: Path, data: bytes, spot: tuple[int, int], said: str
+    tmp_path: Path, data: bytes, spot: tuple[int, int], said: str, guess: str
 ) -> None:
     """The offset of the first bad byte becomes a line and a column."""
     file = tmp_path / "a.md"
@@ -54,6 +54,7 @@ def test_a_file_that_is_not_utf_8_names_the_byte(
     problem = refused(file)
     assert (problem.code, problem.place) == ("not-utf-8", Place("a.md", *spot))
     assert said in problem.message
+    assert guess in problem.hint
 
 
 def test_the_largest_file_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:

@@ -266,6 +266,8 @@ def test_a_hint_names_the_nearest_known_name() -> None:
     """A slip of the pen is answered with the name that was meant."""
     (key,) = faults(CARD.replace("topic: floats", "topic: floats\nrealted: []"))
     assert "`related`" in key.hint
+    (inner,) = faults(CARD.replace('where: "§1"', 'where: "§1", wehre: "§2"'))
+    assert inner.hint == "Did you mean `where`?"
     (source, _unused) = (
         p for p in faults(CARD.replace("source:work", "source:wrok")) if p.severity == "error"
     )
@@ -318,6 +320,12 @@ def test_a_card_has_what_its_file_says() -> None:
         assert all(item.title and item.body for item in half["followups"].items)
     titles = [item.title[0].content for item in card.sections["en"]["followups"].items]
     assert titles[1].startswith("Why does the error grow?")
+
+
+def test_the_body_begins_right_behind_the_front_matter() -> None:
+    """No blank line is needed between the fence and the first heading."""
+    assert "---\n\n# 中文" in CARD
+    whole(CARD.replace("---\n\n# 中文", "---\n# 中文"))
 
 
 def test_every_kind_of_link_is_resolved() -> None:
@@ -428,6 +436,27 @@ def test_texts_are_joined_and_escapes_keep_their_places() -> None:
         assert place_of(text, text.content.index(word)).column == source.index(written) + 1
 
 
+def test_inline_tokens_know_how_deep_they_stand() -> None:
+    """Levels count the marks around a token, as a renderer expects of nested emphasis."""
+    card = whole(CARD.replace("A price.", "a *b **c** [d](given:)* $e$"))
+    inline = card.sections["en"]["tradeoffs"].tokens[1]
+    levels = [(t.content, t.level) for t in inline.children or () if t.content]
+    assert levels == [("a ", 0), ("b ", 1), ("c", 2), (" ", 1), ("d", 2), (" ", 0), ("e", 0)]
+
+
+def test_items_and_their_section_have_the_same_links() -> None:
+    """The links of follow-ups and pitfalls are theirs and their section's."""
+    text = CARD.replace("### Why?", "### [Why](given:)?").replace(
+        "Because.", "[x](given:)\n\n[y](given:)"
+    )
+    card = whole(text.replace("- A mistake.", "- A [mistake](given:)."))
+    for name, expected in (("followups", ["Why", "x", "y"]), ("pitfalls", ["mistake"])):
+        section = card.sections["en"][name]
+        (item,) = section.items
+        assert [link.text for link in item.links] == expected
+        assert section.links == item.links
+
+
 def test_a_place_outside_the_content_stays_at_its_ends() -> None:
     """Places are monotonous: before the first one there is the first."""
     places = ((2, Place("a", 3, 5)), (4, Place("a", 4, 1)))
@@ -472,6 +501,26 @@ def test_the_five_callouts_are_known(kind: str) -> None:
         )
         words = [t.content for t in card.sections["en"]["tradeoffs"].tokens if t.type == "inline"]
         assert words == ["A price."]
+
+
+def test_tables_are_tables() -> None:
+    """GFM tables have cells, short rows are filled up, and an escaped pipe is a character."""
+    card = whole(CARD.replace("A price.", "| a | b |\n|:-|-:|\n| c \\| d |"))
+    section = card.sections["en"]["tradeoffs"].tokens
+    assert [t.content for t in section if t.type == "inline"] == ["a", "b", "c | d", ""]
+    assert [t.type for t in section if t.type in {"th_open", "td_open"}] == [
+        "th_open", "th_open", "td_open", "td_open",
+    ]  # fmt: skip
+
+
+def test_a_formula_may_run_over_two_lines() -> None:
+    """Each character of inline math knows its row, the last one of the second row, too."""
+    card = whole(CARD.replace("A price.", "- a $x +\n  y$ b"))
+    inline = card.sections["en"]["tradeoffs"].tokens[3]
+    (math,) = (t for t in inline.children or () if t.type == "math_inline")
+    assert math.content == "x +\ny"
+    first = place_of(math)
+    assert place_of(math, 4) == Place(first.path, first.line + 1, 3)
 
 
 def test_math_is_what_stands_between_dollars() -> None:
