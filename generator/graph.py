@@ -210,12 +210,13 @@ def neighbourhood(card: Card, library: Library, address: Address) -> str:
             spot = 2 + column * COLUMN, 2 + (row + offset) * ROW
             nodes.setdefault(name, Node(name, title, card.module, library.cards.get(name), *spot))
     edges = [(name, card.id) for name in before] + [(card.id, name) for name in after]
+    arrow = f"pd-arrow-{card.id}"  # the handbook has all of them in one document
     width, height = 2 * COLUMN + NODE_WIDTH + 4, (rows - 1) * ROW + NODE_HEIGHT + 4
     return (
         f'<div class="pd-neighbourhood"><svg viewBox="0 0 {width} {height:g}" width="{width}" '
         f'height="{height:g}" role="group" aria-label="先修与后续 Prerequisites and what follows">'
-        + _arrowhead("pd-arrow-near")
-        + "".join(_edge(nodes[a], nodes[b], "pd-arrow-near") for a, b in edges)
+        + _arrowhead(arrow)
+        + "".join(_edge(nodes[a], nodes[b], arrow) for a, b in edges)
         + "".join(_node(node, address, here=node.id == card.id) for node in nodes.values())
         + "</svg></div>"
     )

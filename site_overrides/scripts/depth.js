@@ -5,7 +5,8 @@
 
   function reveal() {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (!target?.closest(".pd-section") || target.checkVisibility()) return;
+    const section = target?.closest(".pd-section");
+    if (!section || getComputedStyle(section).display !== "none") return;
     set("depth", "deep", { keep: false });
     target.scrollIntoView();
   }

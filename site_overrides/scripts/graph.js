@@ -163,6 +163,11 @@
   const asked = new URLSearchParams(location.search).get("path");
   if (asked) form.elements.path.value = asked;
   filter();
-  begin();
-  window.addEventListener("resize", draw);
+  let begun = false; // in the handbook the graph has no size until it is shown
+  new ResizeObserver(() => {
+    if (!canvas.clientWidth) return;
+    if (!begun) begin();
+    else draw();
+    begun = true;
+  }).observe(canvas);
 })();

@@ -1,14 +1,14 @@
 // 中文, English, or side by side: the document's language and its title follow.
 (function () {
   "use strict";
-  const { root, get, set, onSet, key } = window.pd;
+  const { root, handbook, get, set, onSet, key } = window.pd;
   const MODES = ["zh", "en", "both"];
   const titleOfBoth = document.title;
 
   function follow() {
     const mode = get("mode");
     root.lang = mode === "en" ? "en" : "zh-Hans";
-    const title = document.querySelector(`.pd-title .pd-${mode}`);
+    const title = !handbook && document.querySelector(`.pd-title .pd-${mode}`);
     document.title = title ? `${title.textContent.trim()} · Proofdeck` : titleOfBoth;
   }
   onSet("mode", follow);

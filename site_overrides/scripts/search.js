@@ -165,7 +165,7 @@
     );
     link.addEventListener("click", () => {
       dialog.close();
-      if (handbook && query) setTimeout(() => light(query, place && anchor(card.id, place), lang), 50);
+      if (handbook && query) setTimeout(() => light(query, anchor(card.id, place), lang), 50);
     });
     return link;
   }
