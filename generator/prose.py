@@ -46,8 +46,8 @@ class Passage:
     ``raw`` is its Markdown. ``title`` is the role of a follow-up's question.
     """
 
+    card: Card
     lang: Lang
-    section: Section
     role: Role
     raw: str
     pieces: tuple[Piece, ...]
@@ -94,17 +94,17 @@ def passages(card: Card) -> Iterator[Passage]:
     """Every passage of the card, language by language, in the order of the file."""
     for lang in LANGS:
         for section in card.sections[lang].values():
-            yield from of_section(section)
+            yield from of_section(card, section)
 
 
-def of_section(section: Section) -> Iterator[Passage]:
-    """Every passage of one section in one language."""
+def of_section(card: Card, section: Section) -> Iterator[Passage]:
+    """Every passage of one section of a card in one language."""
     if section.tokens:
-        yield from _passages(section, section.tokens)
+        yield from _passages(card, section.lang, section.tokens)
         return
     for item in section.items:
-        yield from _passages(section, item.title, "title")
-        yield from _passages(section, item.body)
+        yield from _passages(card, section.lang, item.title, "title")
+        yield from _passages(card, section.lang, item.body)
 
 
 def blocks(section: Section) -> Iterator[Token]:
@@ -132,14 +132,14 @@ _ROLES: dict[str, Role] = {"heading_open": "heading", "th_open": "cell", "td_ope
 
 
 def _passages(
-    section: Section, tokens: Iterable[Token], role: Role | None = None
+    card: Card, lang: Lang, tokens: Iterable[Token], role: Role | None = None
 ) -> Iterator[Passage]:
     before = ""
     for token in tokens:
         if token.type == "inline":
             pieces = tuple(_pieces(token.children or ()))
             own = role or _ROLES.get(before, "paragraph")
-            yield Passage(section.lang, section, own, token.content, pieces, place_of(token))
+            yield Passage(card, lang, own, token.content, pieces, place_of(token))
         before = token.type
 
 

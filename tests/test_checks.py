@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from generator import checks, library
-from generator.lang import LANGUAGE_HEADINGS, SECTION_HEADINGS
+from generator import checks, library, prose
+from generator.checks import near_duplicate
+from generator.evidence import Verdict, judge
+from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS
+from generator.model import Claim, place_of
 from generator.problems import Problem
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
 CASES = HERE / "cases"
 BASE = HERE / "library"
 HEADINGS = {
@@ -142,10 +153,164 @@ def test_a_failing_case_is_found_where_it_fails(path: Path, tmp_path: Path) -> N
         assert problem.code == code or problem.code.startswith(f"{code}-")
         assert problem.severity == rule.SEVERITY
         assert problem.place.path.endswith("case.md")
-        assert problem.hint.endswith((".", "?")), problem.hint
+        assert problem.hint.endswith((".", "?", "`")), problem.hint
 
 
 @pytest.mark.parametrize("path", cases("pass"), ids=name)
 def test_a_passing_case_is_not_blamed(path: Path, tmp_path: Path) -> None:
     """What comes close to breaking a rule, and keeps it, breaks no rule at all."""
     assert problems_of(case(path).text, tmp_path) == []
+
+
+# --- what holds for all rules ------------------------------------------------------------------
+
+
+def test_the_documentation_is_that_of_the_rules() -> None:
+    """``docs/checks.md`` is what ``python -m generator.checks`` prints."""
+    assert (HERE.parent / "docs" / "checks.md").read_text(encoding="utf-8") == checks.documented()
+
+
+SILENT = 'silenced: {%s: "the phrase is quoted, and the card is about it"}'
+
+
+def silenced(changes: Path, code: str) -> str:
+    """A case's card with a code silenced."""
+    return case(changes).text.replace("---\n\n# 中文", SILENT % code + "\n---\n\n# 中文", 1)
+
+
+def test_a_silenced_rule_is_silent_on_its_card(tmp_path: Path) -> None:
+    """With a written reason, nothing of that code is reported there."""
+    assert problems_of(silenced(CASES / "filler" / "fail.md", "filler"), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("filler/pass.md", "filler", ("unused-silence", "warning", "nothing on this card")),
+        ("filler/pass.md", "fillers", ("bad-silence", "error", "not the code of a rule")),
+        ("claim/pass.md", "claim", ("bad-silence", "error", "cannot be silenced")),
+    ],
+)
+def test_a_silence_that_is_wrong_is_told_where_it_stands(
+    path: str, code: str, said: tuple[str, str, str], tmp_path: Path
+) -> None:
+    """Silences do not outlive what they silence, and name a rule that may be silent."""
+    text = silenced(CASES / path, code)
+    [problem] = problems_of(text, tmp_path)
+    assert (problem.code, problem.severity) == said[:2]
+    assert said[2] in problem.message
+    assert text.splitlines()[problem.place.line - 1].startswith("silenced")
+    assert problem.place.column == len("silenced: {") + 1
+
+
+def test_no_reason_makes_a_false_number_true(tmp_path: Path) -> None:
+    """A claim that is silenced is reported all the same, and so is the silence."""
+    text = silenced(CASES / "claim" / "fail-number.md", "claim")
+    codes = {problem.code for problem in problems_of(text, tmp_path)}
+    assert codes == {"claim-number", "claim-agrees", "bad-silence"}
+
+
+# --- near duplicates against all pairs ------------------------------------------------------------
+
+
+@given(
+    st.lists(st.frozensets(st.sampled_from("abcdefghijkl"), min_size=1, max_size=8), max_size=40)
+)
+def test_alike_is_what_comparing_all_pairs_finds(sets: list[frozenset[str]]) -> None:
+    """Each set is compared with every earlier one that is not itself like another."""
+    expected = []
+    originals: list[int] = []
+    for index, each in enumerate(sets):
+        shares = {o: Fraction(len(each & sets[o]), len(each | sets[o])) for o in originals}
+        near = [o for o in originals if shares[o] >= Fraction(1, 2)]
+        if near:
+            expected.append((index, near[0], float(shares[near[0]])))
+        else:
+            originals.append(index)
+    assert list(near_duplicate.alike(sets)) == expected
+
+
+# --- the real cards --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of our own base, to be changed."""
+    folder = tmp_path_factory.mktemp("real")
+    for name in ("cards", "runnable_demos"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def load(folder: Path) -> tuple[library.Library, list[Problem]]:
+    """A base, and what is wrong with it."""
+    found, problems = library.load(folder / "cards", demos=folder / "runnable_demos")
+    assert found is not None
+    return found, problems
+
+
+def test_one_digit_of_one_claim_in_one_language_is_found(real: Path) -> None:
+    """On every card, a digit changed in either language fails ``check`` at that line."""
+    found, before = load(real)
+    changed = {}
+    for number, card in enumerate(found.cards.values()):
+        lang = LANGS[number % 2]
+        for link in (link for each in card.sections[lang].values() for link in each.links):
+            at = re.search(r"\d", link.text)
+            if not isinstance(link, Claim) or link.refuted or not at:
+                continue
+            if isinstance(judge(link, found.evidence), Verdict):
+                digit = "7" if at[0] != "7" else "3"
+                text = link.text[: at.start()] + digit + link.text[at.end() :]
+                changed[Path(card.path)] = (link, text)
+                break
+    assert len(changed) == len(found.cards), "every card claims a number in every language"
+    whole = {path: path.read_bytes() for path in changed}
+    for path, (link, text) in changed.items():
+        rows = whole[path].decode().splitlines(keepends=True)
+        row, column = link.place.line - 1, link.place.column
+        assert rows[row].startswith(link.text, column)
+        rows[row] = rows[row][:column] + text + rows[row][column + len(link.text) :]
+        path.write_text("".join(rows), encoding="utf-8")
+    _, after = load(real)
+    for path, content in whole.items():
+        path.write_bytes(content)
+    new = [problem for problem in after if problem not in before]
+    assert {p.place for p in new} == {link.place for link, _ in changed.values()}
+    assert {(p.code, p.severity) for p in new} == {("claim-number", "error")}
+
+
+def test_a_changed_demo_makes_its_evidence_stale(real: Path) -> None:
+    """One comment in one demo, and ``check`` names its record, and no other."""
+    found, before = load(real)
+    demo = min(demo for demo, device in found.evidence.records if device == "cpu")
+    path = real / "runnable_demos" / f"{demo}.py"
+    content = path.read_bytes()
+    path.write_bytes(content + b"# changed\n")
+    _, after = load(real)
+    path.write_bytes(content)
+    [problem] = [problem for problem in after if problem not in before]
+    assert (problem.code, problem.severity) == ("evidence-stale", "error")
+    assert Path(problem.place.path).name == f"{demo}.cpu.json"
+    assert f"{demo}.py" in problem.message
+
+
+def test_katex_reads_every_formula() -> None:
+    """What Obsidian and Anki draw with, drawn by KaTeX without an error."""
+    found, _ = load(ROOT)
+    formulas = [
+        {"tex": token.content, "display": token.type == "math_block", "at": str(place_of(token))}
+        for card in found.cards.values()
+        for token in prose.formulas(card)
+    ]
+    node = shutil.which("node", path=f"{os.environ['PATH']}{os.pathsep}{Path(sys.prefix) / 'bin'}")
+    assert node, "make test installs node where it is missing"
+    done = subprocess.run(
+        [node, HERE / "katex_errors.cjs"],
+        input=json.dumps(formulas),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert len(formulas) > 100
+    assert json.loads(done.stdout) == []

@@ -1,29 +1,34 @@
 """The rules of a base, one a file, found by discovery.
 
 A rule is a module with its ``CODE``, its ``SEVERITY``, its ``SENTENCE`` (what holds on a good card,
-in Markdown, for the docs) and ``check(library)``, which yields a problem for each place where it
+in Markdown, for the docs) and ``check(base)``, which yields a problem for each place where it
 does not hold. A card may silence a code in its front matter, with the reason; never ``claim``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Protocol, cast
 
+from markdown_it.token import Token
+
+from generator import prose
 from generator.evidence import Evidence
 from generator.model import Card
 from generator.names import suggest
 from generator.problems import Problem, Severity
+from generator.prose import Passage
 
 NEVER_SILENT = frozenset({"claim"})
 """What the base promises on every page: no reason makes a false number true."""
 
 
-class Base(Protocol):
-    """What a rule reads of a library."""
+class Library(Protocol):
+    """What the rules need of a library."""
 
     @property
     def cards(self) -> Mapping[str, Card]:
@@ -34,6 +39,24 @@ class Base(Protocol):
         """The recorded runs."""
 
 
+@dataclass(frozen=True)
+class Base:
+    """What a rule reads: the cards, in reading order, with their passages, and the evidence."""
+
+    cards: tuple[Card, ...]
+    evidence: Evidence
+
+    @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """Every passage of every card, taken apart once for all rules."""
+        return tuple(passage for card in self.cards for passage in prose.passages(card))
+
+    @cached_property
+    def formulas(self) -> tuple[Token, ...]:
+        """Every formula of every card: its math tokens."""
+        return tuple(token for card in self.cards for token in prose.formulas(card))
+
+
 class Rule(Protocol):
     """One rule; the codes of its problems are ``CODE``, or begin with it and a hyphen."""
 
@@ -41,7 +64,7 @@ class Rule(Protocol):
     SEVERITY: Severity
     SENTENCE: str
 
-    def check(self, library: Base) -> Iterable[Problem]:
+    def check(self, base: Base) -> Iterable[Problem]:
         """A problem for each place where the rule does not hold."""
 
 
@@ -53,13 +76,14 @@ def rules() -> tuple[Rule, ...]:
     return tuple(sorted((cast(Rule, module) for module in found), key=lambda rule: rule.CODE))
 
 
-def run(library: Base) -> list[Problem]:
+def run(library: Library) -> list[Problem]:
     """What all rules have to say, but for codes that a card silences; and silences that are wrong."""
-    cards = {card.path: card for card in library.cards.values()}
+    base = Base(tuple(library.cards.values()), library.evidence)
+    cards = {card.path: card for card in base.cards}
     used: set[tuple[str, str]] = set()
     problems: list[Problem] = []
     for rule in rules():
-        for problem in rule.check(library):
+        for problem in rule.check(base):
             card = cards.get(problem.place.path)
             if card and rule.CODE in card.silenced and rule.CODE not in NEVER_SILENT:
                 used.add((card.path, rule.CODE))

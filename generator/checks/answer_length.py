@@ -24,12 +24,12 @@ _COUNTED: dict[Lang, re.Pattern[str]] = {
 _UNITS: dict[Lang, str] = {"zh": "汉字", "en": "words"}
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each answer that is longer, at the place where it begins."""
-    for card in library.cards.values():
+    for card in base.cards:
         for lang in LANGS:
             section = card.sections[lang]["answer"]
-            found = list(of_section(section))
+            found = list(of_section(card, section))
             words = " ".join(p.text for each in found for p in each.pieces if p.kind == "text")
             count = len(_COUNTED[lang].findall(words))
             if found and count > LIMITS[lang]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from generator.checks import Base
 from generator.model import Citation, Claim, Given
 from generator.problems import Place, Problem, Severity
-from generator.prose import Piece, passages
+from generator.prose import Piece
 from generator.quantities import MULTIPLIERS, SYMBOLS
 
 CODE = "bare-quantity"
@@ -59,17 +59,17 @@ _NEAR = 30
 """How near to “7B” a word must stand, in characters, that makes it the size of a model."""
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each bare quantity of each card, its titles included."""
-    for card in library.cards.values():
+    for card in base.cards:
         for lang, title in card.title.items():
             for found in _QUANTITY.finditer(title):
                 yield _problem(found[0], card.places[f"title.{lang}"])
-        for passage in passages(card):
-            flat = passage.flat(_shown)
-            for found in _QUANTITY.finditer(flat.text):
-                if not _is_model_size(found):
-                    yield _problem(found[0], flat.place(found.start()))
+    for passage in base.passages:
+        flat = passage.flat(_shown)
+        for found in _QUANTITY.finditer(flat.text):
+            if not _is_model_size(found):
+                yield _problem(found[0], flat.place(found.start()))
 
 
 def _problem(text: str, place: Place) -> Problem:

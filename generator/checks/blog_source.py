@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from generator.checks import Base
-from generator.model import Card, Citation
+from generator.model import Citation
 from generator.problems import Problem, Severity
-from generator.prose import passages
 
 CODE = "blog-source"
 SEVERITY: Severity = "error"
@@ -51,20 +50,15 @@ HOSTS = frozenset(
 )
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each number whose only source in its paragraph is one of these."""
-    for card in library.cards.values():
-        blogs = {key for key, source in card.sources.items() if is_blog(source.url)}
-        if blogs:
-            yield from _lonely(card, blogs)
-
-
-def _lonely(card: Card, blogs: set[str]) -> Iterator[Problem]:
-    for passage in passages(card):
+    for passage in base.passages:
         cited = {id(p.link): p.link for p in passage.pieces if isinstance(p.link, Citation)}
-        if any(link.source not in blogs for link in cited.values()):
+        sources = passage.card.sources
+        known = [link for link in cited.values() if link.source in sources]
+        if not all(is_blog(sources[link.source].url) for link in known):
             continue
-        for link in cited.values():
+        for link in known:
             if any(character.isdigit() for character in link.text):
                 message = (
                     f"“{link.text}” rests on `{link.source}` alone, which is no primary source"

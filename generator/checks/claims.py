@@ -16,10 +16,10 @@ SENTENCE = (
 )
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """What the evidence says against each claim, by codes such as ``claim-number``."""
-    for card in library.cards.values():
+    for card in base.cards:
         for claim in card.claims():
-            verdict = judge(claim, library.evidence)
+            verdict = judge(claim, base.evidence)
             if isinstance(verdict, Problem):
                 yield verdict

@@ -16,9 +16,9 @@ SENTENCE = (
 FEWEST = 3
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each card with fewer."""
-    for card in library.cards.values():
+    for card in base.cards:
         metrics = {(claim.demo, claim.metric, claim.device) for claim in card.claims()}
         if len(metrics) < FEWEST:
             message = f"the card claims {len(metrics)} metrics, and three are the fewest"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from generator.checks import Base
 from generator.problems import Problem, Severity
-from generator.prose import passages
 
 CODE = "filler"
 SEVERITY: Severity = "error"
@@ -26,12 +25,11 @@ _PHRASES = re.compile(
 )
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each such phrase in the text of a card."""
-    for card in library.cards.values():
-        for passage in passages(card):
-            flat = passage.flat(lambda p: p.text if p.kind in {"text", "break"} else "\ufffc")
-            for found in _PHRASES.finditer(flat.text):
-                message = f"“{found[0]}” says nothing"
-                hint = "Delete it; what follows can stand alone."
-                yield Problem(flat.place(found.start()), CODE, message, hint, SEVERITY)
+    for passage in base.passages:
+        flat = passage.flat(lambda p: p.text if p.kind in {"text", "break"} else "\ufffc")
+        for found in _PHRASES.finditer(flat.text):
+            message = f"“{found[0]}” says nothing"
+            hint = "Delete it; what follows can stand alone."
+            yield Problem(flat.place(found.start()), CODE, message, hint, SEVERITY)

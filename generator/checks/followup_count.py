@@ -17,9 +17,9 @@ SENTENCE = (
 FEWEST, MOST = 3, 5
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each half with too few follow-ups, or the first of too many. The parser sees to answers."""
-    for card in library.cards.values():
+    for card in base.cards:
         for lang in LANGS:
             section = card.sections[lang]["followups"]
             count = len(section.items)

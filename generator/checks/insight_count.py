@@ -16,9 +16,9 @@ SENTENCE = "The key insights are a list of at most four."
 MOST = 4
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """The fifth insight of each card and language, or the place where a list is missing."""
-    for card in library.cards.values():
+    for card in base.cards:
         for lang in LANGS:
             section = card.sections[lang]["insights"]
             insights = [

@@ -31,9 +31,9 @@ class Thing:
     place: Place
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each thing that stands in one language alone, where it stands."""
-    for card in library.cards.values():
+    for card in base.cards:
         for name in SECTION_NAMES:
             halves = {lang: card.sections[lang][name] for lang in LANGS}
             first, *others = LANGS

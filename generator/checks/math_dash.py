@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from generator.checks import Base
 from generator.model import place_of
 from generator.problems import Problem, Severity
-from generator.prose import formulas
 
 CODE = "math-dash"
 SEVERITY: Severity = "error"
@@ -18,12 +17,11 @@ _DASH = re.compile("[\u2012-\u2015\ufe58\uff0d]")
 _TEXT = re.compile(r"\\text\w*\s*\{[^{}]*\}")
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each dash in a formula, but for one between words."""
-    for card in library.cards.values():
-        for token in formulas(card):
-            visible = _TEXT.sub(lambda found: " " * len(found[0]), token.content)
-            for found in _DASH.finditer(visible):
-                message = f"“{found[0]}” is a dash, and is not drawn as a minus"
-                place = place_of(token, found.start())
-                yield Problem(place, CODE, message, "Type a hyphen, `-`.", SEVERITY)
+    for token in base.formulas:
+        visible = _TEXT.sub(lambda found: " " * len(found[0]), token.content)
+        for found in _DASH.finditer(visible):
+            message = f"“{found[0]}” is a dash, and is not drawn as a minus"
+            place = place_of(token, found.start())
+            yield Problem(place, CODE, message, "Type a hyphen, `-`.", SEVERITY)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
 from generator.checks import Base
 from generator.lang import LANGS, Lang
 from generator.problems import Place, Problem, Severity
-from generator.prose import Passage, Piece, passages
+from generator.prose import Passage, Piece
 
 CODE = "near-duplicate"
 SEVERITY: Severity = "error"
@@ -30,9 +30,11 @@ _SHINGLE: dict[Lang, int] = {"zh": 3, "en": 2}
 _SHORTEST: dict[Lang, int] = {"zh": 12, "en": 8}
 """In 汉字 and words: shorter sentences are alike by chance."""
 _UNIT: dict[Lang, re.Pattern[str]] = {
-    "zh": re.compile(r"[\u3400-\u9fff]|[a-z]+|\d+"),
-    "en": re.compile(r"[a-z]+|\d+"),
+    "zh": re.compile(r"[\u3400-\u9fff]|[a-z]+|0"),
+    "en": re.compile(r"[a-z]+|0"),
 }
+_NUMBER = re.compile(r"\d+")
+"""Another number does not make another sentence."""
 _SENTENCE = re.compile(r"(?:[^。！？；.!?;\n]|[.!?;](?!\s|$))+")
 _SHOWN = 24
 
@@ -46,13 +48,12 @@ class Sentence:
     shingles: frozenset[str]
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each sentence that is nearly an earlier one, in the order in which cards are read."""
     for lang in LANGS:
         sentences = [
             sentence
-            for card in library.cards.values()
-            for passage in passages(card)
+            for passage in base.passages
             if passage.lang == lang and passage.role != "cell"
             for sentence in _sentences(passage)
         ]
@@ -81,7 +82,8 @@ def alike(sets: Sequence[frozenset[str]]) -> Iterator[tuple[int, int, float]]:
         prefix = shared[: max(length, 0)]
         candidates = sorted({other for element in prefix for other in met.get(element, ())})
         for other in candidates:
-            share = len(each & sets[other]) / len(each | sets[other])
+            common = len(each & sets[other])
+            share = common / (len(each) + len(sets[other]) - common)
             if share >= THRESHOLD:
                 yield index, other, share
                 break
@@ -93,17 +95,13 @@ def alike(sets: Sequence[frozenset[str]]) -> Iterator[tuple[int, int, float]]:
 def _sentences(passage: Passage) -> Iterator[Sentence]:
     flat = passage.flat(_shown)
     for found in _SENTENCE.finditer(flat.text):
-        units = _UNIT[passage.lang].findall(found[0].lower())
+        units = _UNIT[passage.lang].findall(_NUMBER.sub("0", found[0].lower()))
         if len(units) >= _SHORTEST[passage.lang]:
             start = found.end() - len(found[0].lstrip())
-            shingles = frozenset(_shingles(units, _SHINGLE[passage.lang]))
+            size = _SHINGLE[passage.lang]
+            runs = range(len(units) - size + 1)
+            shingles = frozenset([" ".join(units[at : at + size]) for at in runs])
             yield Sentence(found[0].strip(), flat.place(start), shingles)
-
-
-def _shingles(units: Sequence[str], length: int) -> Iterable[str]:
-    """Each run of that many units; another number does not make another sentence."""
-    blurred = ["0" if unit.isdigit() else unit for unit in units]
-    return (" ".join(blurred[at : at + length]) for at in range(len(units) - length + 1))
 
 
 def _shown(piece: Piece) -> str:

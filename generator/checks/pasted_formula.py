@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from generator.checks import Base
 from generator.problems import Problem, Severity
-from generator.prose import Piece, passages
+from generator.prose import Piece
 
 CODE = "pasted-formula"
 SEVERITY: Severity = "error"
@@ -20,22 +20,25 @@ SENTENCE = (
 _DRAWN_AWAY = re.compile(r"\\[A-Za-z]+|[\\{}$ ]")
 _LONGEST = 40
 _AGAIN = re.compile(rf"([^\s\u3000-\uffef]{{3,{_LONGEST}}}?)\1\1|(\w\([^\s()]{{1,{_LONGEST}}}\))\2")
+# What repeats has a bracket, a relation or the like in it; this is quick to look for.
+_LIKELY = re.compile(rf"(\S[(=^_/+]\S)\S{{0,{_LONGEST}}}?\1|(\w\(\S)\S{{0,{_LONGEST}}}?\2")
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each repetition in what a passage shows, whatever the TeX of its parts."""
-    for card in library.cards.values():
-        for passage in passages(card):
-            flat = passage.flat(_shown)
-            bones, origins = _bones(flat.text)
-            for found in _AGAIN.finditer(bones):
-                part = found[1] or found[2]
-                if not any(character.isalpha() for character in part):
-                    continue
-                message = f"“{part}” stands here {'three times' if found[1] else 'twice'} in a row"
-                hint = "Delete what was copied along, and keep the TeX: `$…$`."
-                place = flat.place(origins[found.start()])
-                yield Problem(place, CODE, message, hint, SEVERITY)
+    for passage in base.passages:
+        flat = passage.flat(_shown)
+        if not _LIKELY.search(_DRAWN_AWAY.sub("", flat.text)):
+            continue
+        bones, origins = _bones(flat.text)
+        for found in _AGAIN.finditer(bones):
+            part = found[1] or found[2]
+            if not any(character.isalpha() for character in part):
+                continue
+            message = f"“{part}” stands here {'three times' if found[1] else 'twice'} in a row"
+            hint = "Delete what was copied along, and keep the TeX: `$…$`."
+            place = flat.place(origins[found.start()])
+            yield Problem(place, CODE, message, hint, SEVERITY)
 
 
 def _shown(piece: Piece) -> str:

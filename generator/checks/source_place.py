@@ -23,10 +23,10 @@ _NOWHERE = re.compile(
 )
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each source without one of the two, and each citation that names no place."""
     hint = 'Write the section, table, file or symbol: `where: "§4.1"`, or `(source:KEY "§4.1")`.'
-    for card in library.cards.values():
+    for card in base.cards:
         for key, source in card.sources.items():
             if not source.url.startswith("https://"):
                 place = card.places.get(f"sources.{key}.url", source.place)

@@ -9,7 +9,6 @@ from math_core import LatexError, LatexToMathML
 from generator.checks import Base
 from generator.model import place_of
 from generator.problems import Problem, Severity
-from generator.prose import formulas
 
 CODE = "tex"
 SEVERITY: Severity = "error"
@@ -18,17 +17,14 @@ SENTENCE = "Every formula is TeX that the renderer's own parser reads to its end
 _MATHML = LatexToMathML(fancy_error=False)
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each formula that cannot be drawn, at the character where its reader stops."""
-    for card in library.cards.values():
-        for token in formulas(card):
-            try:
-                _MATHML.convert_with_local_state(token.content, displaystyle=token.block)
-            except LatexError as error:
-                offset, _, sentence = str(error).partition(": ")
-                shown = sentence.strip().rstrip(".")
-                message = f"this formula cannot be drawn: {shown[:1].lower()}{shown[1:]}"
-                hint = (
-                    "Mend the TeX here; KaTeX's list of functions has what Obsidian and Anki read."
-                )
-                yield Problem(place_of(token, int(offset)), CODE, message, hint, SEVERITY)
+    for token in base.formulas:
+        try:
+            _MATHML.convert_with_local_state(token.content, displaystyle=token.block)
+        except LatexError as error:
+            offset, _, sentence = str(error).partition(": ")
+            shown = sentence.strip().rstrip(".")
+            message = f"this formula cannot be drawn: {shown[:1].lower()}{shown[1:]}"
+            hint = "Mend the TeX here; KaTeX's list of functions has what Obsidian and Anki read."
+            yield Problem(place_of(token, int(offset)), CODE, message, hint, SEVERITY)

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 
 from generator.checks import Base
-from generator.model import Card, place_of
+from generator.model import place_of
 from generator.problems import Problem, Severity
-from generator.prose import formulas, passages
 
 CODE = "tex-backslash"
 SEVERITY: Severity = "error"
@@ -35,15 +34,14 @@ _RIGHT = re.compile(
 _COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each command that would be drawn as a product of letters, or as text."""
-    for card in library.cards.values():
-        yield from _without_backslash(card)
-        yield from _outside(card)
+    yield from _without_backslash(base)
+    yield from _outside(base)
 
 
-def _without_backslash(card: Card) -> Iterator[Problem]:
-    for token in formulas(card):
+def _without_backslash(base: Base) -> Iterator[Problem]:
+    for token in base.formulas:
         hidden = _RIGHT.sub(lambda found: "\\" * len(found[0]), token.content)
         for found in _BARE.finditer(hidden):
             name = found[1] or found[2]
@@ -53,8 +51,8 @@ def _without_backslash(card: Card) -> Iterator[Problem]:
             yield Problem(place, CODE, message, hint, SEVERITY)
 
 
-def _outside(card: Card) -> Iterator[Problem]:
-    for passage in passages(card):
+def _outside(base: Base) -> Iterator[Problem]:
+    for passage in base.passages:
         for piece in passage.pieces:
             found = _COMMAND.search(piece.text) if piece.kind == "text" else None
             if found:

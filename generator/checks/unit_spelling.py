@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from generator.checks import Base
 from generator.problems import Problem, Severity
-from generator.prose import Piece, passages
+from generator.prose import Piece
 
 CODE = "unit-spelling"
 SEVERITY: Severity = "error"
@@ -26,15 +26,16 @@ _WRONG = re.compile(
 )
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each unit beside a number whose letters leave open what it means."""
-    for card in library.cards.values():
-        for passage in passages(card):
-            flat = passage.flat(_words)
-            for found in _WRONG.finditer(flat.text):
-                message = f"“{found[0]}” leaves open which unit is meant"
-                hint = "Write `GB` (10^9 bytes), `GiB` (2^30), `B`, `FLOPs` (a count) or `FLOPS` (a rate)."
-                yield Problem(flat.place(found.start("unit")), CODE, message, hint, SEVERITY)
+    for passage in base.passages:
+        flat = passage.flat(_words)
+        for found in _WRONG.finditer(flat.text):
+            message = f"“{found[0]}” leaves open which unit is meant"
+            hint = (
+                "Write `GB` (10^9 bytes), `GiB` (2^30), `B`, `FLOPs` (a count) or `FLOPS` (a rate)."
+            )
+            yield Problem(flat.place(found.start("unit")), CODE, message, hint, SEVERITY)
 
 
 def _words(piece: Piece) -> str:

@@ -9,7 +9,7 @@ from generator.checks import Base
 from generator.checks.zh_spacing import HAN
 from generator.lang import LANGUAGE_HEADINGS
 from generator.problems import Problem, Severity
-from generator.prose import Passage, Piece, passages
+from generator.prose import Passage, Piece
 
 CODE = "wrong-language"
 SEVERITY: Severity = "error"
@@ -26,14 +26,14 @@ _SENTENCE_OF_WORDS = 6
 """So many Latin words are no longer a list of names in a Chinese card, but a sentence."""
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each passage, and each English title, in the other half's language."""
-    for card in library.cards.values():
+    for card in base.cards:
         if _HAN.search(card.title["en"]):
             place = card.places["title.en"]
             yield Problem(place, CODE, "the English title has 汉字", "Translate it.", SEVERITY)
-        for passage in passages(card):
-            yield from _english(passage) if passage.lang == "en" else _chinese(passage)
+    for passage in base.passages:
+        yield from _english(passage) if passage.lang == "en" else _chinese(passage)
 
 
 def _english(passage: Passage) -> Iterator[Problem]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from generator.checks import Base
 from generator.checks.zh_spacing import HAN, shown
 from generator.problems import Problem, Severity
-from generator.prose import passages
 
 CODE = "zh-punctuation"
 SEVERITY: Severity = "error"
@@ -29,17 +28,17 @@ _HALF = re.compile(
 )
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each mark of the wrong width, titles included."""
-    for card in library.cards.values():
+    for card in base.cards:
         for found in _HALF.finditer(card.title["zh"]):
             yield Problem(card.places["title.zh"], CODE, *_said(found), SEVERITY)
-        for passage in passages(card):
-            if passage.lang == "zh":
-                flat = passage.flat(shown)
-                for found in _HALF.finditer(flat.text):
-                    place = flat.place(found.end() - 1)
-                    yield Problem(place, CODE, *_said(found), SEVERITY)
+    for passage in base.passages:
+        if passage.lang == "zh":
+            flat = passage.flat(shown)
+            for found in _HALF.finditer(flat.text):
+                place = flat.place(found.end() - 1)
+                yield Problem(place, CODE, *_said(found), SEVERITY)
 
 
 def _said(found: re.Match[str]) -> tuple[str, str]:

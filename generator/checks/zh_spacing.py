@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from generator.checks import Base
 from generator.problems import Place, Problem, Severity
-from generator.prose import Piece, passages
+from generator.prose import Piece
 
 CODE = "zh-spacing"
 SEVERITY: Severity = "error"
@@ -21,16 +21,16 @@ _LATIN = r"A-Za-z0-9\u00c0-\u024f\u0370-\u03ff%‰$`"
 _TOUCH = re.compile(rf"(?<=[{HAN}])(?=[{_LATIN}])|(?<=[{_LATIN}])(?=[{HAN}])")
 
 
-def check(library: Base) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each place where the two touch, titles included."""
-    for card in library.cards.values():
+    for card in base.cards:
         for found in _TOUCH.finditer(card.title["zh"]):
             yield _problem(card.title["zh"], found.start(), card.places["title.zh"])
-        for passage in passages(card):
-            if passage.lang == "zh":
-                flat = passage.flat(shown)
-                for found in _TOUCH.finditer(flat.text):
-                    yield _problem(flat.text, found.start(), flat.place(found.start()))
+    for passage in base.passages:
+        if passage.lang == "zh":
+            flat = passage.flat(shown)
+            for found in _TOUCH.finditer(flat.text):
+                yield _problem(flat.text, found.start(), flat.place(found.start()))
 
 
 def _problem(text: str, at: int, place: Place) -> Problem:
