@@ -1,0 +1,422 @@
+"""How much memory does a rank need while FSDP trains, beside its shard?
+
+The question
+    ``fully_shard`` leaves 1/N of all states on a rank, and gathers the parameters of one unit at a time.
+    So the peak should be the shard and the largest gathered unit. Is it?
+
+The model
+    Ψ parameters in fp32 with Adam on N ranks, in units of u bytes of parameters each. At the end of the
+    backward the shards are 16Ψ/N bytes. Above them, the textbook counts one unit. FSDP2 really holds
+
+        forward    the unit, the buffer it is copied out of, the buffer of the unit before it
+        backward   the unit, its gradient, the buffer that the next unit is gathered into, and the
+                   buffer that the previous unit's gradient was reduced from
+
+    which is 3u, and 4u − 2u/N: two gradient shards are still to come when the peak is reached.
+
+The measurement
+    Real ranks, and an empty batch: without rows there are no activations, so that each byte beside the
+    shards is a gathered unit, a gradient or a buffer. The live peak of the second step is read in its
+    forward and in its backward, over the number of units. Then once more with rows, as a timeline.
+
+The result
+    Proportional to the largest unit, as the textbook says, with a factor of almost four in place of one.
+    With one unit for the whole model nothing is gained: everything is gathered at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.utils.checkpoint import checkpoint
+
+from runnable_demos import ranks, zero
+from runnable_demos.collectives import Collectives
+from runnable_demos.measure import CATEGORIES, LiveMemory
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    parameter,
+)
+
+TITLE: Text = {"zh": "FSDP：峰值由什么组成", "en": "FSDP: what the peak is made of"}
+QUESTION: Text = {
+    "zh": "FSDP 训练时，一张卡除了自己那份分片还要多少显存？",
+    "en": "How much memory does a rank need while FSDP trains, beside its shard?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """A stack of ``layers`` matrices, ``width`` × ``width``, wrapped in 1, 2, 4, … ``layers`` units."""
+
+    ranks: int = parameter(4, {"zh": "进程数 N", "en": "ranks N"}, 2, 8)
+    layers: int = parameter(8, {"zh": "层数，2 的幂", "en": "layers, a power of two"}, 4, 64)
+    width: int = parameter(64, {"zh": "矩阵边长", "en": "rows and columns of each matrix"}, 8, 8192)
+    rows: int = parameter(
+        64, {"zh": "时间线所用的批大小", "en": "rows of the batch for the timeline"}, 1, 65536
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(ranks=2, layers=4, width=16, rows=8), "full": Config()}
+
+
+def splits(layers: int) -> list[int]:
+    """Numbers of units: 1, 2, 4, … ``layers``."""
+    return [2**i for i in range(layers.bit_length()) if layers % 2**i == 0]
+
+
+# --- in each rank --------------------------------------------------------------------------------
+
+
+class Checkpointed(nn.Module):
+    """A layer that keeps its input alone and runs again in the backward."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` to ``layer(x)``."""
+        out: Tensor = checkpoint(self.layer, x, use_reentrant=False)
+        return out
+
+
+def units(sizes: Sequence[int], width: int, device: str) -> nn.Sequential:
+    """A stack of layers in units of the given sizes."""
+    return nn.Sequential(*(zero.stack(size, width, device) for size in sizes))
+
+
+def no_prefetch(module: nn.Module) -> None:
+    """Have each unit "prefetch" itself in the backward, which does nothing: it is gathered by then."""
+    for unit in module.children():
+        assert isinstance(unit, FSDPModule)
+        unit.set_modules_to_backward_prefetch([unit])
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """Bytes on a rank in one step."""
+
+    rest: int
+    """Between steps: shards of parameters and optimizer states."""
+    forward: int
+    backward: int
+    states: int
+    """After the backward: shards of gradients as well."""
+    timeline: list[tuple[int, ...]]
+
+
+def peaks(
+    model: Callable[[], nn.Module],
+    batch: Tensor,
+    prepare: Callable[[nn.Module], None] | None = None,
+) -> Peaks:
+    """The live peaks of the second step's forward and backward."""
+    with LiveMemory() as live:
+        trainer = zero.fsdp(model())
+
+        def sort() -> None:
+            live.register("parameters", trainer.parameters)
+            live.register("gradients", [p.grad for p in trainer.parameters])
+            live.register("optimizer", trainer.states)
+
+        trainer.module(batch).sum().backward()
+        trainer.optimizer.step()
+        trainer.optimizer.zero_grad()
+        if prepare is not None:
+            prepare(trainer.module)
+        sort()
+        rest = live.by_category["parameters"] + live.by_category["optimizer"]
+        books = live.current - rest  # a few bytes a unit, such as the ranks of its mesh
+        before = len(live.timeline)
+        live.reset_peak()
+        loss = trainer.module(batch).sum()
+        forward = live.peak - books
+        live.reset_peak()
+        loss.backward()
+        del loss
+        backward = live.peak - books
+        sort()
+        return Peaks(rest, forward, backward, live.current - books, live.timeline[before:])
+
+
+def gathers(model: nn.Module, batch: Tensor) -> int:
+    """Bytes of the whole messages of all all-gathers in the second step."""
+    trainer = zero.fsdp(model)
+    trainer.step(batch)
+    with Collectives() as collectives:
+        trainer.step(batch)
+    nbytes: int = collectives.nbytes("all_gather")
+    return nbytes
+
+
+def measure(task: Mapping[str, object]) -> ranks.Report:
+    """Peaks of one rank over the number of units and for the special cases."""
+    config = Config(**task)  # type: ignore[arg-type]
+    L, width, device = config.layers, config.width, config.device
+    empty = torch.empty(0, width, device=device)
+    torch.manual_seed(config.seed + dist.get_rank())
+    batch = torch.randn(config.rows, width, device=device)
+
+    report: dict[str, Any] = {}
+    for n in splits(L):
+        report[f"units_{n}"] = asdict(
+            peaks(lambda n=n: units([L // n] * n, width, device), empty)  # type: ignore[misc]
+        )
+    report["no_prefetch"] = asdict(peaks(lambda: units([1] * L, width, device), empty, no_prefetch))
+    # One unit of half the layers among small ones, as an embedding is.
+    sizes = [1] * (L // 4) + [L // 2] + [1] * (L // 4)
+    report["lopsided"] = asdict(peaks(lambda: units(sizes, width, device), empty))
+    report["rows"] = asdict(peaks(lambda: units([1] * L, width, device), batch))
+    report["gathers"] = gathers(units([1] * L, width, device), batch)
+    report["gathers_checkpointed"] = gathers(
+        nn.Sequential(*(Checkpointed(layer) for layer in zero.stack(L, width, device))), batch
+    )
+    return report
+
+
+# --- the demo ------------------------------------------------------------------------------------
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Start the ranks once; the shards are equal, so every rank finds the same."""
+    progress(0.1, f"{config.ranks} ranks")
+    reports = ranks.launch("runnable_demos.fsdp", config.ranks, asdict(config))
+    progress(1.0, "done")
+    report = reports[0]
+    layer = 4 * config.width**2
+    parameters = config.layers * config.width**2
+
+    def extra(name: str, unit: int, when: str) -> float:
+        """The peak above the shards, in units of ``unit`` bytes."""
+        shards = report[name]["rest" if when == "forward" else "states"]
+        above: int = report[name][when] - shards
+        return above / unit
+
+    finest, one = f"units_{config.layers}", "units_1"
+    by_live = {
+        "zh": "第二步的实时峰值减去分片，空批，除以一个单元的参数字节",
+        "en": "live peak of step two above the shards, empty batch, over the bytes of a unit's parameters",
+    }
+    held = {
+        "zh": "第二步的实时字节除以参数个数，空批",
+        "en": "live bytes of step two over the number of parameters, empty batch",
+    }
+    gathered = {
+        "zh": "第二步全部 all-gather 的字节除以 Ψ 的字节",
+        "en": "bytes of all all-gathers of step two over those of Ψ",
+    }
+    metrics = (
+        Metric(
+            "rest",
+            report[finest]["rest"] / parameters,
+            "B/param",
+            "exact",
+            {
+                "zh": "两步之间：参数与优化器状态的分片",
+                "en": "between steps: shards of parameters and optimizer states",
+            },
+            held,
+        ),
+        Metric(
+            "states",
+            report[finest]["states"] / parameters,
+            "B/param",
+            "exact",
+            {
+                "zh": "反向结束：三类状态的分片",
+                "en": "after the backward: shards of all three states",
+            },
+            held,
+        ),
+        Metric(
+            "forward_extra_units",
+            extra(finest, layer, "forward"),
+            "",
+            "exact",
+            {
+                "zh": "前向：分片之外有几个单元",
+                "en": "forward: units beside the shards",
+            },
+            by_live,
+        ),
+        Metric(
+            "backward_extra_units",
+            extra(finest, layer, "backward"),
+            "",
+            "exact",
+            {"zh": "反向：分片之外有几个单元", "en": "backward: units beside the shards"},
+            by_live,
+        ),
+        Metric(
+            "no_prefetch_extra_units",
+            extra("no_prefetch", layer, "backward"),
+            "",
+            "exact",
+            {
+                "zh": "反向，不预取：分片之外有几个单元",
+                "en": "backward without prefetch: units beside the shards",
+            },
+            by_live,
+        ),
+        Metric(
+            "lopsided_extra_units",
+            extra("lopsided", layer * (config.layers // 2), "backward"),
+            "",
+            "exact",
+            {
+                "zh": "一半参数在一个单元里：分片之外有几个这样的单元",
+                "en": "half of the parameters in one unit: how many of it beside the shards",
+            },
+            by_live,
+        ),
+        *(
+            Metric(
+                f"peak_{name}",
+                report[key]["backward"] / parameters,
+                "B/param",
+                "exact",
+                {"zh": f"峰值，{words['zh']}", "en": f"peak, {words['en']}"},
+                held,
+            )
+            for name, key, words in (
+                ("layer_units", finest, {"zh": "每层一个单元", "en": "one unit a layer"}),
+                ("lopsided", "lopsided", {"zh": "一半参数在一个单元里", "en": "half in one unit"}),
+            )
+        ),
+        Metric(
+            "peak_one_unit",
+            max(report[one]["forward"], report[one]["backward"]) / parameters,
+            "B/param",
+            "exact",
+            {"zh": "峰值，整个模型一个单元", "en": "peak, the whole model in one unit"},
+            held,
+        ),
+        Metric(
+            "one_unit_extra",
+            max(extra(one, 4 * parameters, when) for when in ("forward", "backward")),
+            "",
+            "exact",
+            {
+                "zh": "整个模型一个单元：分片之外有几份全部参数",
+                "en": "the whole model in one unit: copies of all parameters beside the shards",
+            },
+            by_live,
+        ),
+        Metric(
+            "gathers",
+            report["gathers"] / (4 * parameters),
+            "",
+            "exact",
+            {
+                "zh": "每步收集全部参数几次",
+                "en": "times that all parameters are gathered in a step",
+            },
+            gathered,
+        ),
+        Metric(
+            "gathers_checkpointed",
+            report["gathers_checkpointed"] / (4 * parameters),
+            "",
+            "exact",
+            {
+                "zh": "逐单元做激活检查点时，每步收集全部参数几次",
+                "en": "the same with each unit checkpointed",
+            },
+            gathered,
+        ),
+        Metric(
+            "ranks_agree",
+            all(r[finest] == report[finest] for r in reports),
+            "",
+            "exact",
+            {"zh": "各进程的峰值相同", "en": "all ranks have the same peaks"},
+            {"zh": "逐个比较各进程的实时字节", "en": "live bytes compared rank by rank"},
+        ),
+    )
+    return Result(metrics, figures(config, report))
+
+
+def figures(config: Config, report: Mapping[str, Any]) -> tuple[Figure, ...]:
+    """The peak over the number of units, and the live bytes of one step."""
+    N, L = config.ranks, config.layers
+    parameters = L * config.width**2
+    x = tuple(float(n) for n in splits(L))
+    peak = [
+        max(report[f"units_{int(n)}"]["backward"], report[f"units_{int(n)}"]["forward"]) for n in x
+    ]
+    over_units = Figure(
+        "units",
+        {
+            "zh": f"峰值随单元数，N = {N}，fp32 与 Adam",
+            "en": f"Peak over the number of units, N = {N}, fp32 with Adam",
+        },
+        Axis({"zh": "单元数", "en": "units"}, scale="log2"),
+        Axis({"zh": "字节/参数", "en": "bytes a parameter"}, "B/param"),
+        (
+            Series({"zh": "分片", "en": "shards"}, x, tuple(16 / N for _ in x), "theory"),
+            Series(
+                {"zh": "分片 + 1 个单元", "en": "shards + 1 unit"},
+                x,
+                tuple(16 / N + 4 / n for n in x),
+                "theory",
+            ),
+            Series(
+                {"zh": "分片 + 4 − 2/N 个单元", "en": "shards + 4 − 2/N units"},
+                x[2:],
+                tuple(16 / N + (4 - 2 / N) * 4 / n for n in x[2:]),
+                "theory",
+            ),
+            Series({"zh": "实测", "en": "measured"}, x, tuple(p / parameters for p in peak)),
+        ),
+    )
+    events = [dict(zip(CATEGORIES, event, strict=True)) for event in report["rows"]["timeline"]]
+    events = events[:: max(1, -(-len(events) // 250))]
+    time = tuple(float(i) for i in range(len(events)))
+
+    def area(label: Text, *categories: str) -> Series:
+        return Series(
+            label, time, tuple(float(sum(e[c] for c in categories)) for e in events), "area"
+        )
+
+    timeline = Figure(
+        "timeline",
+        {
+            "zh": "一步之内的实时字节：前向，然后反向",
+            "en": "Live bytes within a step: forward, then backward",
+        },
+        Axis({"zh": "分配与释放的次序", "en": "allocations and frees, in order"}),
+        Axis({"zh": "字节", "en": "bytes"}, "B"),
+        (
+            area(
+                {"zh": "参数与优化器的分片", "en": "shards of parameters and optimizer"},
+                "parameters",
+                "optimizer",
+            ),
+            area({"zh": "激活", "en": "activations"}, "activations"),
+            area(
+                {"zh": "收集的单元、缓冲区与梯度", "en": "gathered units, buffers and gradients"},
+                "gradients",
+                "other",
+            ),
+        ),
+    )
+    return over_units, timeline
+
+
+if __name__ == "__main__":
+    ranks.work(measure, asdict(PRESETS["full"]))

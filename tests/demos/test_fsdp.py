@@ -1,0 +1,132 @@
+"""FSDP's peaks against a ledger kept by hand: each buffer taken and freed in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from runnable_demos.fsdp import PRESETS, run, splits
+from runnable_demos.metrics import Result
+
+CONFIG = PRESETS["small"]
+N, LAYERS, WIDTH = CONFIG.ranks, CONFIG.layers, CONFIG.width
+LAYER = 4 * WIDTH * WIDTH
+COUNTERS = 4 * LAYERS  # Adam's step counts
+SCALARS = 2 * 4  # the loss's gradient, and the loss
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size, on real ranks."""
+    return run(CONFIG, lambda share, what: None)
+
+
+def value(result: Result, name: str) -> float:
+    """A metric's value."""
+    return next(m.value for m in result.metrics if m.name == name)
+
+
+def forward_peak(sizes: Sequence[int]) -> float:
+    """Layers held beside the shards: gather into a buffer, copy out, free the buffer before, compute."""
+    live = peak = before = 0.0
+    for size in sizes:
+        live += size  # gathered into a buffer
+        live += size  # copied out
+        peak = max(peak, live)
+        live -= before  # the buffer of the unit before
+        before = size
+        live -= size  # resharded after its forward
+    return peak
+
+
+def backward_peak(sizes: Sequence[int], *, prefetch: bool) -> float:
+    """Above the parameter and optimizer shards: what is held while each unit runs backward."""
+    order = list(reversed(sizes))
+    live = peak = reducing = 0.0
+    buffered = False
+    for i, size in enumerate(order):
+        if not buffered:
+            live += size
+        live += size  # copied out of the buffer
+        peak = max(peak, live)
+        live -= size  # the buffer
+        buffered = prefetch and i + 1 < len(order)
+        if buffered:
+            live += order[i + 1]  # the next unit is gathered into its buffer meanwhile
+        live += size  # the unit's gradient
+        peak = max(peak, live)
+        live -= size  # resharded
+        live -= reducing  # the previous unit's reduction is over
+        live += size  # the buffer that this one is reduced from
+        peak = max(peak, live)
+        live -= size - 1  # the gradients copied into it, but for the last layer's
+        live += size / N  # this rank's part of the result
+        peak = max(peak, live)
+        live -= 1
+        reducing = size
+    return peak
+
+
+def test_shards_are_a_share_of_all_states(result: Result) -> None:
+    """Four bytes of parameters and eight of moments over N; with gradients sixteen."""
+    counters = COUNTERS / (LAYERS * WIDTH * WIDTH)
+    assert value(result, "rest") == pytest.approx(12 / N + counters)
+    assert value(result, "states") == pytest.approx(16 / N + counters)
+
+
+def test_forward_holds_three_units(result: Result) -> None:
+    """The ledger's forward peak, which is three equal units."""
+    ledger = forward_peak([1] * LAYERS)
+    assert ledger == 3
+    assert value(result, "forward_extra_units") == ledger
+
+
+@pytest.mark.parametrize(("metric", "prefetch"), [("backward", True), ("no_prefetch", False)])
+def test_backward_holds_almost_four_units_or_three(
+    result: Result, metric: str, prefetch: bool
+) -> None:
+    """The ledger's backward peak above the shards of all gradients, a scalar or two apart."""
+    ledger = backward_peak([1] * LAYERS, prefetch=prefetch) - LAYERS / N
+    assert ledger == (4 - 2 / N if prefetch else 3 - 1 / N)
+    assert 0 <= value(result, f"{metric}_extra_units") - ledger <= SCALARS / LAYER
+
+
+def test_the_largest_unit_decides(result: Result) -> None:
+    """A unit of half the layers among single ones: twice itself and one neighbour on each side."""
+    big = LAYERS // 2
+    sizes = [*[1] * (LAYERS // 4), big, *[1] * (LAYERS // 4)]
+    ledger = (backward_peak(sizes, prefetch=True) - LAYERS / N) / big
+    assert 0 <= value(result, "lopsided_extra_units") - ledger <= SCALARS / LAYER
+    peak = (16 / N) + 4 * ledger * big / LAYERS
+    assert value(result, "peak_lopsided") == pytest.approx(peak, rel=0.02)
+
+
+def test_one_unit_holds_the_whole_model_twice(result: Result) -> None:
+    """All parameters, and the buffer that they are copied out of."""
+    assert forward_peak([LAYERS]) == 2 * LAYERS
+    assert value(result, "one_unit_extra") == 2
+    assert value(result, "peak_one_unit") == pytest.approx(12 / N + 8, rel=0.01)
+
+
+def test_figure_falls_with_the_number_of_units(result: Result) -> None:
+    """The measured curve is the ledger's, for every number of units."""
+    figure = next(f for f in result.figures if f.name == "units")
+    measured = figure.series[-1]
+    assert list(measured.x) == splits(LAYERS)
+    for n, peak in zip(measured.x, measured.y, strict=True):
+        sizes = [LAYERS // int(n)] * int(n)
+        ledger = max(forward_peak(sizes), backward_peak(sizes, prefetch=True))
+        expected = 12 / N + 4 * ledger / LAYERS
+        assert peak == pytest.approx(expected, abs=(COUNTERS + SCALARS) / (LAYERS * WIDTH**2))
+
+
+def test_checkpointing_gathers_no_third_time(result: Result) -> None:
+    """One gather for the forward, one for the backward; the recomputation uses the second."""
+    assert value(result, "gathers") == 2
+    assert value(result, "gathers_checkpointed") == 2
+
+
+def test_ranks_are_alike(result: Result) -> None:
+    """Equal shards, equal peaks."""
+    assert value(result, "ranks_agree") is True
