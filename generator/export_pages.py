@@ -56,10 +56,8 @@ def _config(made: site.Site) -> str:
     config["nav"] = [
         {site.plain(page.title): path} for path, page in made.pages.items() if page.in_navigation
     ]
-    config["extra_css"] = [f"styles/{path.name}" for path in assets.styles()]
-    config["extra_javascript"] = [
-        {"path": f"scripts/{path.name}", "defer": True} for path in assets.scripts()
-    ]
+    config["extra_css"] = [assets.STYLE]
+    config["extra_javascript"] = [{"path": assets.SCRIPT, "defer": True}]
     config["extra"]["pd_early"] = assets.early_script()
     return yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
 

@@ -73,10 +73,7 @@ def _files(content: Book, site_url: str) -> Mapping[str, bytes]:
         "social.png": social_card(),
         "robots.txt": f"User-agent: *\nAllow: /\nSitemap: {site_url}sitemap.xml\n".encode(),
     }
-    for path in assets.styles():
-        files[f"styles/{path.name}"] = path.read_bytes()
-    for path in assets.scripts():
-        files[f"scripts/{path.name}"] = path.read_bytes()
+    files |= assets.bundles()
     for name in (*assets.LIBRARIES, assets.FONT):
         files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
     for address, html in pages.redirects(content):
@@ -117,10 +114,9 @@ def configure(config: Any) -> Any:
     config.extra[_SITE] = made
     config.extra["pd_early"] = assets.early_script()
     config.nav = [path for path, page in made.pages.items() if page.in_navigation]
-    config.extra_css = [f"styles/{path.name}" for path in assets.styles()]
+    config.extra_css = [assets.STYLE]
     config.extra_javascript.clear()
-    for path in assets.scripts():
-        config.extra_javascript.append(_deferred(f"scripts/{path.name}"))
+    config.extra_javascript.append(_deferred(assets.SCRIPT))
     return config
 
 
