@@ -1,0 +1,469 @@
+"""When does accumulating gradients over micro-batches equal one large batch, and when not?
+
+The question
+    m backward passes without a step between them add up their gradients in ``.grad``. Is what the
+    optimizer then sees the gradient of the whole batch, and what does it save?
+
+The model
+    The batch is split into m micro-batches with n_i loss terms each, M = Σ n_i. The large batch has
+
+        g = 1/M · Σ_i Σ_j ∇ℓ_ij          accumulated, each divided by m:   1/m · Σ_i 1/n_i · Σ_j ∇ℓ_ij
+
+    Equal if every n_i is M/m, and if ℓ_ij does not depend on the rest of its batch. A mean over unequal
+    numbers of tokens breaks the first condition, BatchNorm the second. Dropout draws other masks.
+
+The measurement
+    Gradients of both ways in fp64, so that a real difference cannot hide in rounding; the weight of
+    each token's loss, by autograd; BatchNorm's statistics; the live peak over m; FLOPs; and a sum of
+    bf16 gradients that stops growing.
+
+The result
+    Equal to rounding with equal counts, or with a sum divided by all tokens; wrong with unequal counts
+    and with BatchNorm. The peak no longer grows from the second micro-batch on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runnable_demos.measure import LiveMemory, count_flops
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    parameter,
+)
+
+TITLE: Text = {"zh": "梯度累积", "en": "Gradient accumulation"}
+QUESTION: Text = {
+    "zh": "把梯度累积 m 个微批，什么时候等于一个大批，什么时候不等于？",
+    "en": "When does accumulating gradients over m micro-batches equal one large batch, and when not?",
+}
+
+LONG, SHORT = 4, 1  # tokens that count in a long and in a short sequence, as a ratio
+
+
+@dataclass(frozen=True)
+class Config:
+    """A two-layer network of one width; micro-batches of ``rows`` rows."""
+
+    micro_batches: int = parameter(8, {"zh": "微批数 m", "en": "micro-batches m"}, 2, 64)
+    rows: int = parameter(64, {"zh": "每个微批的行数", "en": "rows of a micro-batch"}, 2, 4096)
+    width: int = parameter(64, {"zh": "宽度", "en": "width"}, 8, 4096)
+    additions: int = parameter(
+        512, {"zh": "用 bf16 累加的次数", "en": "gradients that are added up in bf16"}, 2, 8192
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(micro_batches=4, rows=16, width=16), "full": Config()}
+
+Loss = Callable[[nn.Module, Tensor], Tensor]
+
+
+def network(width: int, *, norm: bool = False, dropout: float = 0.0) -> nn.Sequential:
+    """Linear, perhaps BatchNorm, GELU, dropout, Linear, dropout."""
+    return nn.Sequential(
+        nn.Linear(width, width),
+        nn.BatchNorm1d(width) if norm else nn.Identity(),
+        nn.GELU(),
+        nn.Dropout(dropout),
+        nn.Linear(width, width),
+        nn.Dropout(dropout),
+    )
+
+
+def gradients(model: nn.Module, batches: Sequence[Tensor], loss: Loss, scale: float) -> Tensor:
+    """All gradients in one vector, after a backward for each of ``batches``."""
+    model.zero_grad()
+    for batch in batches:
+        (loss(model, batch) * scale).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def error(found: Tensor, expected: Tensor) -> float:
+    """Relative error in the norm."""
+    return float((found - expected).norm() / expected.norm())
+
+
+# --- equal and unequal ---------------------------------------------------------------------------
+
+
+def mean_square(model: nn.Module, batch: Tensor) -> Tensor:
+    """A mean over all elements of the batch."""
+    loss: Tensor = (model(batch) - batch).square().mean()
+    return loss
+
+
+def compare(config: Config, model: nn.Module, seed: int) -> float:
+    """Relative error of the accumulated gradient against the whole batch's."""
+    model = model.double().to(config.device)
+    generator = torch.Generator().manual_seed(config.seed)
+    m = config.micro_batches
+    whole = torch.randn(m * config.rows, config.width, generator=generator, dtype=torch.float64)
+    whole = whole.to(config.device)
+    torch.manual_seed(seed)  # the same for both, as far as dropout is concerned
+    expected = gradients(model, [whole], mean_square, 1.0)
+    torch.manual_seed(seed)
+    return error(gradients(model, whole.chunk(m), mean_square, 1 / m), expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Mean of means against the mean over all tokens, with sequences of unequal length."""
+
+    error: float
+    fixed: float
+    weight: float
+
+
+def tokens(config: Config) -> Tokens:
+    """Next-token losses in two micro-batches, of which one has a quarter of the other's tokens."""
+    torch.manual_seed(config.seed)
+    vocabulary, device = config.width, config.device
+    model = nn.Sequential(
+        nn.Embedding(vocabulary, config.width), nn.Linear(config.width, vocabulary)
+    )
+    model = model.double().to(device)
+    x = torch.randint(vocabulary, (2, LONG * config.rows), device=device)
+    y = torch.randint(vocabulary, (2, LONG * config.rows), device=device)
+    y[1, SHORT * config.rows :] = -100  # padding, which cross_entropy leaves out
+    count = int((y >= 0).sum())
+
+    def loss(reduction: str) -> Loss:
+        def of(model: nn.Module, row: Tensor) -> Tensor:
+            logits = model(x[row])
+            return F.cross_entropy(logits.flatten(0, 1), y[row].flatten(), reduction=reduction)
+
+        return of
+
+    rows = [torch.tensor([0], device=device), torch.tensor([1], device=device)]
+    both = [torch.tensor([0, 1], device=device)]
+    expected = gradients(model, both, loss("mean"), 1.0)
+    # What one token's loss counts in the sum: its derivative by that loss.
+    each = torch.ones(2, LONG * config.rows, dtype=torch.float64, requires_grad=True)
+    kept = (y >= 0).cpu()
+    (sum(each[i][kept[i]].mean() for i in range(2)) / 2).backward()  # type: ignore[union-attr]
+    assert each.grad is not None
+    return Tokens(
+        error=error(gradients(model, rows, loss("mean"), 1 / 2), expected),
+        fixed=error(gradients(model, rows, loss("sum"), 1 / count), expected),
+        weight=float(each.grad[1, 0] / each.grad[0, 0]),
+    )
+
+
+def forgotten(config: Config) -> tuple[int, float]:
+    """BatchNorm's updates in one step of m micro-batches, and what is left of its old mean."""
+    norm = nn.BatchNorm1d(1, dtype=torch.float64)
+    assert norm.running_mean is not None and norm.num_batches_tracked is not None
+    norm.running_mean.fill_(1.0)
+    for _ in range(config.micro_batches):
+        norm(torch.zeros(2, 1, dtype=torch.float64))
+    return int(norm.num_batches_tracked), float(norm.running_mean)
+
+
+def unscaled(config: Config) -> dict[str, float]:
+    """First update without the division by m over that with it, for two optimizers."""
+    m = config.micro_batches
+    ratios = {}
+    for name, optimizer in (("sgd", torch.optim.SGD), ("adam", torch.optim.Adam)):
+        moved = []
+        for scale in (1.0, 1 / m):
+            torch.manual_seed(config.seed)
+            model = network(config.width).double().to(config.device)
+            whole = torch.randn(
+                m * config.rows, config.width, dtype=torch.float64, device=config.device
+            )
+            before = nn.utils.parameters_to_vector(model.parameters()).detach()
+            gradients(model, whole.chunk(m), mean_square, scale)
+            optimizer(model.parameters(), lr=1e-3).step()
+            after = nn.utils.parameters_to_vector(model.parameters()).detach()
+            moved.append(float((after - before).norm()))
+        ratios[name] = moved[0] / moved[1]
+    return ratios
+
+
+def added_in_bf16(config: Config, dtype: torch.dtype) -> float:
+    """A gradient of 1, accumulated: what ``.grad`` holds in the end."""
+    weight = nn.Parameter(torch.zeros(1, dtype=dtype, device=config.device))
+    for _ in range(config.additions):
+        weight.sum().backward()
+    assert weight.grad is not None
+    return float(weight.grad)
+
+
+# --- memory and arithmetic -----------------------------------------------------------------------
+
+
+def step(model: nn.Module, batches: Sequence[Tensor]) -> None:
+    """Forward and backward of each micro-batch; no optimizer, whose states are another question."""
+    for batch in batches:
+        (mean_square(model, batch) / len(batches)).backward()
+
+
+def peak(config: Config, m: int, rows: int) -> int:
+    """Live peak of a step with m micro-batches of ``rows`` rows, parameters included."""
+    model = network(config.width).to(config.device)
+    batches = [torch.randn(rows, config.width, device=config.device) for _ in range(m)]
+    with LiveMemory(model=model) as live:
+        step(model, batches)
+    return live.peak
+
+
+def flops(config: Config, m: int, rows: int) -> int:
+    """FLOPs of the same step."""
+    model = network(config.width).to(config.device)
+    batches = [torch.randn(rows, config.width, device=config.device) for _ in range(m)]
+    return count_flops(lambda: step(model, batches))
+
+
+def rounded(x: float) -> float:
+    """Two significant digits: what two processors' kernels agree on."""
+    return float(f"{x:.1e}")
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Compare gradients, then memory and FLOPs over the number of micro-batches."""
+    m, rows, width = config.micro_batches, config.rows, config.width
+    torch.manual_seed(config.seed)
+    plain = compare(config, network(width), config.seed)
+    norm = compare(config, network(width, norm=True), config.seed)
+    dropout = compare(config, network(width, dropout=0.1), config.seed)
+    uneven = tokens(config)
+    updates, left = forgotten(config)
+    ratios = unscaled(config)
+    progress(0.5, "memory")
+    counts = [1, 2, m // 2, m]
+    accumulated = {k: peak(config, k, rows) for k in counts}
+    at_once = {k: peak(config, 1, k * rows) for k in counts}
+    parameters = sum(p.numel() for p in network(width).parameters())
+    progress(0.9, "FLOPs")
+    work = flops(config, m, rows) / flops(config, 1, m * rows)
+    progress(1.0, "done")
+
+    compared = {
+        "zh": "fp64 下累积梯度与整批梯度之差的范数，除以整批梯度的范数",
+        "en": "norm of the difference to the whole batch's gradient over the norm of that, in fp64",
+    }
+    rounding: Text = {
+        "zh": "同样的项换次序相加，fp64 的舍入约 1e-16，乘以项数仍远小于 1e-12",
+        "en": "the same terms added in another order: fp64 rounds at 1e-16, times the number of terms",
+    }
+    two_digits = {
+        "zh": f"{compared['zh']}，取两位有效数字",
+        "en": f"{compared['en']}, two digits",
+    }
+    live = {
+        "zh": "前向与反向的实时字节峰值，含参数",
+        "en": "live peak of forward and backward, parameters included",
+    }
+    metrics = (
+        Metric(
+            "equal_error",
+            plain,
+            "",
+            "bounded",
+            {"zh": "微批等大：相对误差", "en": "equal micro-batches: relative error"},
+            compared,
+            bound=1e-12,
+            reason=rounding,
+        ),
+        Metric(
+            "token_mean_error",
+            uneven.fixed,
+            "",
+            "bounded",
+            {
+                "zh": "词元数不等，求和后除以总词元数：相对误差",
+                "en": "unequal token counts, sum over all tokens' number: relative error",
+            },
+            compared,
+            bound=1e-12,
+            reason=rounding,
+        ),
+        Metric(
+            "mean_of_means_error",
+            rounded(uneven.error),
+            "",
+            "exact",
+            {
+                "zh": "词元数不等，各微批先求平均：相对误差",
+                "en": "unequal token counts, mean of means: relative error",
+            },
+            two_digits,
+        ),
+        Metric(
+            "short_token_weight",
+            uneven.weight,
+            "",
+            "exact",
+            {
+                "zh": "短微批里一个词元的权重是长微批里的几倍",
+                "en": "weight of a token in the short micro-batch over that in the long one",
+            },
+            {
+                "zh": "累积的损失对每个词元损失求导，两者之比",
+                "en": "ratio of the derivatives of the accumulated loss by a token's loss",
+            },
+        ),
+        Metric(
+            "batchnorm_error",
+            rounded(norm),
+            "",
+            "exact",
+            {"zh": "有 BatchNorm：相对误差", "en": "with BatchNorm: relative error"},
+            two_digits,
+        ),
+        Metric(
+            "batchnorm_updates",
+            updates,
+            "",
+            "exact",
+            {
+                "zh": "一步之内 BatchNorm 更新统计量的次数",
+                "en": "updates of BatchNorm's statistics in a step",
+            },
+            {"zh": "num_batches_tracked", "en": "num_batches_tracked"},
+        ),
+        Metric(
+            "batchnorm_old_mean_left",
+            round(left, 6),
+            "",
+            "exact",
+            {
+                "zh": "一步之后，旧的滑动均值还剩多少",
+                "en": "share of the old running mean that is left after a step",
+            },
+            {
+                "zh": "滑动均值从 1 开始，输入全为 0，动量 0.1",
+                "en": "the mean starts at 1 and the input is 0; momentum 0.1",
+            },
+        ),
+        Metric(
+            "dropout_error",
+            rounded(dropout),
+            "",
+            "exact",
+            {
+                "zh": "有 dropout，种子相同：相对误差",
+                "en": "with dropout, same seed: relative error",
+            },
+            two_digits,
+        ),
+        *(
+            Metric(
+                f"unscaled_{name}",
+                round(ratios[name], 3),
+                "",
+                "exact",
+                {
+                    "zh": f"忘了除以 m：{name} 首次更新放大的倍数",
+                    "en": f"without the division by m: first update of {name}, times",
+                },
+                {
+                    "zh": "两次更新量的范数之比，取三位小数",
+                    "en": "ratio of the norms of the two updates, three decimals",
+                },
+            )
+            for name in ("sgd", "adam")
+        ),
+        Metric(
+            "bf16_sum",
+            added_in_bf16(config, torch.bfloat16),
+            "",
+            "exact",
+            {
+                "zh": f"bf16 梯度为 1，累加 {config.additions} 次的结果",
+                "en": f"{config.additions} gradients of 1, added up in bf16",
+            },
+            {"zh": ".grad 最后的值", "en": "value of .grad in the end"},
+        ),
+        Metric(
+            "fp32_sum",
+            added_in_bf16(config, torch.float32),
+            "",
+            "exact",
+            {
+                "zh": f"fp32 梯度为 1，累加 {config.additions} 次的结果",
+                "en": f"{config.additions} gradients of 1, added up in fp32",
+            },
+            {"zh": ".grad 最后的值", "en": "value of .grad in the end"},
+        ),
+        Metric(
+            "second_micro_batch_adds",
+            (accumulated[2] - accumulated[1]) / parameters,
+            "B/param",
+            "exact",
+            {
+                "zh": "第二个微批使峰值多出",
+                "en": "what the second micro-batch adds to the peak",
+            },
+            live,
+        ),
+        Metric(
+            "peak_m_over_two",
+            accumulated[m] / accumulated[2],
+            "",
+            "exact",
+            {
+                "zh": f"{m} 个微批的峰值是两个微批的几倍",
+                "en": f"peak of {m} micro-batches over that of two",
+            },
+            live,
+        ),
+        Metric(
+            "peak_large_batch",
+            at_once[m] / accumulated[m],
+            "",
+            "exact",
+            {
+                "zh": f"一个大批的峰值是 {m} 个微批的几倍",
+                "en": f"peak of one large batch over that of {m} micro-batches",
+            },
+            live,
+        ),
+        Metric(
+            "flops_ratio",
+            work,
+            "",
+            "exact",
+            {
+                "zh": f"{m} 个微批的 FLOPs 是一个大批的几倍",
+                "en": f"FLOPs of {m} micro-batches over those of one large batch",
+            },
+            {"zh": "矩阵乘的 FLOPs", "en": "FLOPs of matrix products"},
+        ),
+    )
+    x = tuple(float(k * rows) for k in counts)
+    figure = Figure(
+        "peak",
+        {
+            "zh": "峰值随有效批大小：一次算完，或累积",
+            "en": "Peak over the effective batch: at once, or accumulated",
+        },
+        Axis({"zh": "每步的行数", "en": "rows a step"}, scale="log2"),
+        Axis({"zh": "峰值", "en": "peak"}, "B"),
+        (
+            Series(
+                {"zh": "一个大批", "en": "one large batch"},
+                x,
+                tuple(float(at_once[k]) for k in counts),
+            ),
+            Series(
+                {"zh": f"每 {rows} 行一个微批", "en": f"micro-batches of {rows} rows"},
+                x,
+                tuple(float(accumulated[k]) for k in counts),
+            ),
+        ),
+    )
+    return Result(metrics, (figure,))
