@@ -1,0 +1,446 @@
+"""Where should checkpoints stand when boundaries and layers weigh differently, or unequally?
+
+The question
+    √L takes for granted that a checkpoint and what a layer saves are of one size, that all layers
+    are equal, and that segments are. Drop the three, one after another.
+
+The model
+    A boundary weighs ``a`` bytes, what a layer adds to the rebuilt segment ``b``:
+
+        peak = a·L/k + b·k,   k = √(aL/b),   2√(abL)
+
+    With lengths n_i of one's choosing, make i·a + n_i·b the same for all i: √(2abL).
+    With layers of unequal size, layer l returning o_l bytes, a segment from p to q costs
+
+        c(p, q) = max over p < l ≤ q of  o_{p+1} + … + o_l + 2·o_l
+
+    (rebuilt up to l, the gradient that comes in, and what is being made), and the peak is the
+    largest sum of one segment's cost and of all boundaries up to its own.
+
+The algorithm
+    For a peak P, let f(q) be the fewest bytes of boundaries with which the layers before q can be
+    cut: f(q) = min of f(p) + o_p over the p with f(p) + o_p + c(p, q) ≤ P. Fewer bytes are never
+    worse for what follows, so this is exact, and the lowest P that reaches L is the optimum.
+
+The measurement
+    Live peaks of real steps: for four kinds of layers with b/a from 1/2 to 9, over all k; for
+    decreasing lengths; for pyramids that narrow or widen. The algorithm against all ways to cut.
+
+The result
+    The best k moves as √(a/b); decreasing lengths save more; in a pyramid the best cuts are
+    nowhere near equal, and the peaks are those foretold, to the byte.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise, product
+from math import isqrt
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runnable_demos.activation_checkpointing import trace_step
+from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.stacks import Layer, equal_segments, measure_step, run_layers, run_segments
+
+TITLE: Text = {"zh": "非均匀最优", "en": "Unequal segments"}
+QUESTION: Text = {
+    "zh": "边界与层内大小不同、各层大小不等时，检查点该设在哪里？",
+    "en": "Where should checkpoints stand when boundaries and layers weigh differently, "
+    "or unequally?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Equal stacks of four kinds of layers, two pyramids, and random small cases."""
+
+    layers: int = parameter(36, {"zh": "等大层数 L", "en": "equal layers L"}, 4, 200)
+    width: int = parameter(16, {"zh": "层宽", "en": "width"}, 2, 4096)
+    stages: int = parameter(4, {"zh": "金字塔级数", "en": "stages of a pyramid"}, 1, 6)
+    stage_layers: int = parameter(6, {"zh": "每级层数", "en": "layers of a stage"}, 1, 40)
+    batch: int = parameter(1024, {"zh": "批大小", "en": "batch"}, 1, 65536)
+    cases: int = parameter(
+        200, {"zh": "与穷举对照的随机例", "en": "random cases against brute force"}, 1, 2000
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {
+    "small": Config(layers=16, width=8, stages=3, stage_layers=2, batch=256, cases=20),
+    "full": Config(),
+}
+
+
+# --- layers --------------------------------------------------------------------------------------
+
+
+class HalfLayer(nn.Module):
+    """A residual stream in fp32 beside a linear layer in bf16: b/a = 1/2.
+
+    The addition and the casts save nothing; Linear saves its input in bf16.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width, dtype=torch.bfloat16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, d)`` to ``(B, d)``."""
+        y: Tensor = x + self.linear(x.bfloat16()).float()
+        return y
+
+
+class MLP(nn.Module):
+    """Linear to four times the width, GELU, Linear back: b/a = 9 (x, and twice the wide one)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, d)`` to ``(B, d)``."""
+        y: Tensor = self.down(F.gelu(self.up(x)))
+        return y
+
+
+KINDS: Mapping[str, Callable[[int], nn.Module]] = {
+    "half": HalfLayer,
+    "relu": partial(Layer, activation="relu"),
+    "gelu": partial(Layer, activation="gelu"),
+    "mlp": MLP,
+}
+WEIGHT: Mapping[str, float] = {"half": 0.5, "relu": 1.0, "gelu": 2.0, "mlp": 9.0}
+"""b/a, by kind of layer."""
+
+NAMES: Mapping[str, Text] = {
+    "half": {"zh": "fp32 残差流，b/a = 0.5", "en": "fp32 residual stream, b/a = 0.5"},
+    "relu": {"zh": "Linear + ReLU，b/a = 1", "en": "Linear + ReLU, b/a = 1"},
+    "gelu": {"zh": "Linear + GELU，b/a = 2", "en": "Linear + GELU, b/a = 2"},
+    "mlp": {"zh": "四倍宽 MLP，b/a = 9", "en": "MLP of four times the width, b/a = 9"},
+    "narrowing": {"zh": "收窄的金字塔", "en": "narrowing pyramid"},
+    "widening": {"zh": "变宽的金字塔", "en": "widening pyramid"},
+}
+
+
+# --- where to cut --------------------------------------------------------------------------------
+
+
+def decreasing_segments(layers: int, weight: float) -> tuple[int, ...]:
+    """Lengths that make ``i + weight·n_i`` as even and as low as whole numbers allow."""
+    peak = weight + 1
+    while True:
+        lengths: list[int] = []
+        while sum(lengths) < layers:
+            longest = int((peak - len(lengths) - 1) // weight)
+            if longest < 1:
+                break
+            lengths.append(min(longest, layers - sum(lengths)))
+        if sum(lengths) == layers:
+            return tuple(lengths)
+        peak += 0.5
+
+
+def segment_cost(sizes: Sequence[int], start: int, stop: int) -> int:
+    """c(start, stop): bytes at the fullest moment of a segment's backward, beside the boundaries."""
+    rebuilt = list(accumulate(sizes[start + 1 : stop + 1]))
+    return max(r + 2 * o for r, o in zip(rebuilt, sizes[start + 1 : stop + 1], strict=True))
+
+
+def foretell(sizes: Sequence[int], lengths: Sequence[int]) -> int:
+    """Bytes at the peak of segments of ``lengths``; ``sizes`` are those of x_0 … x_L."""
+    peak = held = 0
+    for start, stop in pairwise([0, *accumulate(lengths)]):
+        held += sizes[start]
+        peak = max(peak, held + segment_cost(sizes, start, stop))
+    return peak
+
+
+def cut(sizes: Sequence[int], peak: int) -> tuple[int, ...] | None:
+    """Lengths whose peak is at most ``peak`` bytes; None where there are none."""
+    layers = len(sizes) - 1
+    held = {0: 0}  # f
+    before: dict[int, int] = {}
+    for stop in range(1, layers + 1):
+        for start in range(stop):
+            if start not in held:
+                continue
+            boundary = held[start] + sizes[start]
+            fits = boundary + segment_cost(sizes, start, stop) <= peak
+            if fits and boundary < held.get(stop, boundary + 1):
+                held[stop], before[stop] = boundary, start
+    if layers not in held:
+        return None
+    cuts = [layers]
+    while cuts[-1] > 0:
+        cuts.append(before[cuts[-1]])
+    return tuple(b - a for a, b in pairwise(reversed(cuts)))
+
+
+def best_cut(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Lengths at the lowest peak of all."""
+    low, high = 0, foretell(sizes, (len(sizes) - 1,))  # not enough; enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        if cut(sizes, middle) is None:
+            low = middle
+        else:
+            high = middle
+    lengths = cut(sizes, high)
+    assert lengths is not None
+    return lengths
+
+
+def all_cuts(layers: int) -> Iterator[tuple[int, ...]]:
+    """All 2^(L − 1) ways to cut a stack."""
+    for flags in product((False, True), repeat=layers - 1):
+        bounds = [0, *(i for i, flag in enumerate(flags, 1) if flag), layers]
+        yield tuple(b - a for a, b in pairwise(bounds))
+
+
+def agrees_with_brute_force(cases: int, seed: int) -> bool:
+    """Whether ``best_cut`` is as low as the lowest of all cuts, for random sizes of 1 to 9 layers."""
+    draw = random.Random(seed)
+    for _ in range(cases):
+        layers = draw.randint(1, 9)
+        sizes = [draw.randint(1, 50) for _ in range(layers + 1)]
+        lowest = min(foretell(sizes, lengths) for lengths in all_cuts(layers))
+        if foretell(sizes, best_cut(sizes)) != lowest:
+            return False
+    return True
+
+
+# --- what is measured ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """Bytes at the peak, by strategy; ``best_k`` are the equal lengths at the lowest peak."""
+
+    none: int
+    root: int
+    equal: int
+    best_k: tuple[int, ...]
+    unequal: int
+    lengths: tuple[int, ...]
+
+
+def compare(
+    layers: Sequence[nn.Module], lengths: tuple[int, ...], shape: tuple[int, int], device: str
+) -> Peaks:
+    """Peaks of a stack without checkpoints, with equal segments of all lengths, and with ``lengths``."""
+    L = len(layers)
+
+    def peak(segments: tuple[int, ...]) -> int:
+        forward = partial(run_segments, layers, segments)
+        return measure_step(forward, layers, shape, device).peak
+
+    ks = sorted({*range(1, 3 * isqrt(L) // 2 + 2), *(k for k in range(1, L + 1) if L % k == 0)})
+    peaks = {k: peak(equal_segments(L, k)) for k in ks}
+    lowest = min(peaks.values())
+    none = measure_step(partial(run_layers, layers), layers, shape, device).peak
+    best_k = tuple(k for k, value in peaks.items() if value == lowest)
+    return Peaks(none, peaks[isqrt(L)], lowest, best_k, peak(lengths), lengths)
+
+
+def pyramid(config: Config, widening: bool) -> list[int]:
+    """Widths w_0 … w_L: the first stage is the widest and each has half the width of the one before."""
+    widths = [
+        config.width * 2**stage
+        for stage in reversed(range(config.stages))
+        for _ in range(config.stage_layers)
+    ]
+    widths = [widths[0], *widths]
+    return widths[::-1] if widening else widths
+
+
+def segment_peaks(
+    layers: Sequence[nn.Module], lengths: tuple[int, ...], shape: tuple[int, int], device: str
+) -> tuple[float, ...]:
+    """The most alive while each segment is rebuilt and used, in activations; first segment first."""
+    _, log = trace_step(layers, lengths, shape, device)
+    stops = list(accumulate(lengths))
+    highest = [0.0] * len(lengths)
+    for event in log:
+        if event.moment == "recompute":
+            segment = next(i for i, stop in enumerate(stops) if event.layer <= stop)
+            highest[segment] = max(highest[segment], event.live / (4 * shape[0] * shape[1]))
+    return tuple(highest)
+
+
+def balance_figure(levels: Mapping[str, tuple[float, ...]], names: Mapping[str, Text]) -> Figure:
+    """The highest level in each segment: rising for equal lengths, even for decreasing ones."""
+    return Figure(
+        "balance",
+        {"zh": "每段反向时的最高水位", "en": "The highest level in each segment's backward"},
+        Axis({"zh": "第几段", "en": "segment"}),
+        Axis({"zh": "存活字节 / 一层输出", "en": "live bytes / one layer's output"}),
+        tuple(
+            Series(names[key], tuple(float(i) for i, _ in enumerate(level, 1)), level)
+            for key, level in levels.items()
+        ),
+    )
+
+
+def short(key: str) -> Text:
+    """A stack's name where there is little room."""
+    if key in WEIGHT:
+        return dict.fromkeys(("zh", "en"), f"b/a = {WEIGHT[key]:g}")
+    return {"zh": NAMES[key]["zh"][:2], "en": NAMES[key]["en"].split()[0]}
+
+
+def strategies_figure(peaks: Mapping[str, Peaks]) -> Figure:
+    """Peaks over that without checkpoints, by stack and strategy."""
+    labels: dict[str, Text] = {
+        "root": {"zh": "每 √L 层一段", "en": "segments of √L"},
+        "equal": {"zh": "最优的等长段", "en": "best equal segments"},
+        "unequal": {"zh": "最优的不等长段", "en": "best unequal segments"},
+    }
+    x = tuple(map(float, range(len(peaks))))
+    return Figure(
+        "strategies",
+        {"zh": "各种分段的峰值", "en": "Peaks by strategy"},
+        Axis({"zh": "网络", "en": "stack"}, categories=tuple(short(key) for key in peaks)),
+        Axis({"zh": "峰值 / 不设检查点", "en": "peak / without checkpoints"}),
+        tuple(
+            Series(label, x, tuple(getattr(p, key) / p.none for p in peaks.values()))
+            for key, label in labels.items()
+        ),
+    )
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Equal layers of four weights; pyramids; the algorithm against brute force."""
+    L, device = config.layers, config.device
+    shape = (config.batch, config.width)
+    a = config.batch * config.width * 4  # bytes of one boundary
+    peaks: dict[str, Peaks] = {}
+    for i, (kind, make) in enumerate(KINDS.items()):
+        progress(i / 6, NAMES[kind]["en"])
+        layers = [make(config.width).to(device) for _ in range(L)]
+        peaks[kind] = compare(layers, decreasing_segments(L, WEIGHT[kind]), shape, device)
+
+    foretold = True
+    for i, name in enumerate(("narrowing", "widening")):
+        progress((4 + i) / 6, NAMES[name]["en"])
+        widths = pyramid(config, widening=name == "widening")
+        sizes = [config.batch * w * 4 for w in widths]
+        stack = [nn.Sequential(nn.Linear(v, w), nn.ReLU()).to(device) for v, w in pairwise(widths)]
+        lengths = best_cut(sizes)
+        found = compare(stack, lengths, (config.batch, widths[0]), device)
+        peaks[name] = found
+        loss = 8  # bytes: the loss and its gradient
+        foretold &= found.unequal == foretell(sizes, lengths) + loss
+        foretold &= (
+            found.root == foretell(sizes, equal_segments(len(stack), isqrt(len(stack)))) + loss
+        )
+
+    layers = [Layer(config.width).to(device) for _ in range(L)]
+    root = equal_segments(L, isqrt(L))
+    levels = {
+        "root": segment_peaks(layers, root, shape, device),
+        "unequal": segment_peaks(layers, peaks["relu"].lengths, shape, device),
+    }
+    progress(0.95, "brute force")
+    agrees = agrees_with_brute_force(config.cases, config.seed)
+    progress(1.0, "done")
+
+    live: Text = {
+        "zh": "一步之内存储的实时峰值除以一份边界的字节，不计参数与参数梯度",
+        "en": "live peak of a step over the bytes of one boundary, "
+        "without parameters and their gradients",
+    }
+    searched: Text = {
+        "zh": "在测过的等长段中取峰值最低者",
+        "en": "the lowest peak among the equal lengths measured",
+    }
+    compared: Text = {"zh": "两次实测的峰值之比", "en": "two measured peaks"}
+
+    metrics: list[Metric] = []
+
+    def add(name: str, value: bool | int | float, zh: str, en: str, how: Text) -> None:
+        metrics.append(Metric(name, value, "", "exact", {"zh": zh, "en": en}, how))
+
+    for kind in KINDS:
+        p, zh, en = peaks[kind], NAMES[kind]["zh"], NAMES[kind]["en"]
+        add(
+            f"{kind}_none",
+            p.none / a,
+            f"{zh}，不设检查点的峰值",
+            f"{en}: peak, no checkpoints",
+            live,
+        )
+        add(f"{kind}_root", p.root / a, f"{zh}，k = √L 的峰值", f"{en}: peak at k = √L", live)
+        add(f"{kind}_equal", p.equal / a, f"{zh}，等长段最低峰值", f"{en}: lowest equal peak", live)
+        add(
+            f"{kind}_unequal",
+            p.unequal / a,
+            f"{zh}，递减分段的峰值",
+            f"{en}: peak with decreasing segments",
+            live,
+        )
+        add(f"{kind}_best_from", p.best_k[0], f"{zh}，最优段长起", f"{en}: best k from", searched)
+        add(f"{kind}_best_to", p.best_k[-1], f"{zh}，最优段长止", f"{en}: best k to", searched)
+    for name in ("narrowing", "widening"):
+        p, zh, en = peaks[name], NAMES[name]["zh"], NAMES[name]["en"]
+        add(
+            f"{name}_equal_over_none",
+            p.equal / p.none,
+            f"{zh}，最优等长段的峰值 / 不设检查点",
+            f"{en}: best equal segments over no checkpoints",
+            compared,
+        )
+        add(
+            f"{name}_unequal_over_none",
+            p.unequal / p.none,
+            f"{zh}，最优分段的峰值 / 不设检查点",
+            f"{en}: best segments over no checkpoints",
+            compared,
+        )
+        add(
+            f"{name}_first_length",
+            p.lengths[0],
+            f"{zh}，最优分段的首段层数",
+            f"{en}: layers in the first of the best segments",
+            {"zh": "计数", "en": "counted"},
+        )
+        add(
+            f"{name}_last_length",
+            p.lengths[-1],
+            f"{zh}，最优分段的末段层数",
+            f"{en}: layers in the last of the best segments",
+            {"zh": "计数", "en": "counted"},
+        )
+    add(
+        "peaks_as_foretold",
+        foretold,
+        "金字塔的峰值与公式逐字节相等",
+        "peaks of the pyramids equal the formula to the byte",
+        {"zh": "√L 分段与最优分段各比一次", "en": "for segments of √L and for the best ones"},
+    )
+    add(
+        "equals_brute_force",
+        agrees,
+        "随机小例上与穷举同样低",
+        "as low as brute force in every random case",
+        {"zh": "至多九层，枚举全部切法", "en": "up to nine layers, all cuts enumerated"},
+    )
+    add(
+        "cases",
+        config.cases,
+        "与穷举对照的例数",
+        "cases compared with brute force",
+        {"zh": "计数", "en": "counted"},
+    )
+    names: dict[str, Text] = {
+        "root": {"zh": "每 √L 层一段", "en": "segments of √L"},
+        "unequal": {"zh": "递减分段", "en": "decreasing segments"},
+    }
+    return Result(tuple(metrics), (strategies_figure(peaks), balance_figure(levels, names)))

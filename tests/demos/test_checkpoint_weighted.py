@@ -1,0 +1,150 @@
+"""Where to cut, against all ways to cut; peaks against weights counted by hand."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from itertools import pairwise
+from math import sqrt
+
+import pytest
+from torch import nn
+
+from runnable_demos.checkpoint_weighted import (
+    KINDS,
+    PRESETS,
+    WEIGHT,
+    all_cuts,
+    best_cut,
+    cut,
+    decreasing_segments,
+    foretell,
+    pyramid,
+    run,
+)
+from runnable_demos.metrics import Metric, Result
+from runnable_demos.stacks import measure_step, run_segments
+
+CONFIG = PRESETS["small"]
+L = CONFIG.layers
+SHAPE = (CONFIG.batch, CONFIG.width)
+A = CONFIG.batch * CONFIG.width * 4  # bytes of one boundary
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size."""
+    return run(CONFIG, lambda share, what: None)
+
+
+@pytest.fixture(scope="module")
+def metrics(result: Result) -> dict[str, Metric]:
+    """Its metrics by name."""
+    return {m.name: m for m in result.metrics}
+
+
+def level(lengths: tuple[int, ...], weight: float) -> float:
+    """Boundaries so far and what is rebuilt, at their highest, in boundaries."""
+    return max(i + weight * n for i, n in enumerate(lengths, 1))
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_layer_weighs_what_it_is_said_to(kind: str) -> None:
+    """Whatever the lengths, the peak is the level and one constant."""
+    layers = [KINDS[kind](CONFIG.width) for _ in range(12)]
+    constants = set()
+    for lengths in ((12,), (6, 6), (4, 4, 4), (6, 4, 2), (5, 4, 3), (3, 3, 3, 3)):
+        forward = partial(run_segments, layers, lengths)
+        step = measure_step(forward, layers, SHAPE, "cpu")
+        constants.add(round(step.peak / A - level(lengths, WEIGHT[kind]), 1))
+    assert len(constants) == 1
+
+
+@pytest.mark.parametrize("weight", [0.5, 1.0, 2.0, 9.0])
+def test_no_lengths_are_better_than_the_decreasing_ones(weight: float) -> None:
+    """All ways to cut up to 12 equal layers."""
+    for layers in range(1, 13):
+        lengths = decreasing_segments(layers, weight)
+        assert sum(lengths) == layers
+        assert level(lengths, weight) == min(level(c, weight) for c in all_cuts(layers))
+
+
+def test_decreasing_segments_save_a_factor_of_root_two() -> None:
+    """Without whole numbers √(2abL) in place of 2√(abL); they add a layer or so."""
+    for weight in (0.5, 1.0, 2.0, 9.0):
+        peak = level(decreasing_segments(1000, weight), weight)
+        assert 0 <= peak - sqrt(2 * weight * 1000) <= weight / 2 + 1.5
+
+
+def test_the_best_cut_is_as_low_as_all_cuts() -> None:
+    """Random sizes with ties and extremes, beside those of the demo."""
+    draw = random.Random(1)
+    for _ in range(150):
+        layers = draw.randint(1, 8)
+        sizes = [draw.choice((1, 2, 3, 50)) for _ in range(layers + 1)]
+        lowest = min(by_hand(sizes, c) for c in all_cuts(layers))
+        assert by_hand(sizes, best_cut(sizes)) == lowest
+        assert cut(sizes, lowest - 1) is None
+
+
+def by_hand(sizes: list[int], lengths: tuple[int, ...]) -> int:
+    """Play a step back: boundaries, rebuilt outputs one by one, a gradient and one more."""
+    highest, start, held = 0, 0, 0
+    for n in lengths:
+        held += sizes[start]
+        for layer in range(start + 1, start + n + 1):
+            rebuilt = sum(sizes[start + 1 : layer + 1])
+            highest = max(highest, held + rebuilt + sizes[layer] + sizes[layer])
+        start += n
+    return highest
+
+
+def test_unequal_stacks_peak_as_foretold() -> None:
+    """Both pyramids under several cuts, to the byte, with the loss's two scalars."""
+    for widening in (False, True):
+        widths = pyramid(CONFIG, widening)
+        sizes = [CONFIG.batch * w * 4 for w in widths]
+        layers = [nn.Sequential(nn.Linear(v, w), nn.ReLU()) for v, w in pairwise(widths)]
+        for lengths in ((6,), (3, 3), (2, 2, 2), (1, 2, 3), (3, 2, 1), best_cut(sizes)):
+            forward = partial(run_segments, layers, lengths)
+            step = measure_step(forward, layers, (CONFIG.batch, widths[0]), "cpu")
+            assert step.peak == foretell(sizes, lengths) + 8 == by_hand(sizes, lengths) + 8
+
+
+def test_the_best_equal_length_moves_as_the_root(metrics: dict[str, Metric]) -> None:
+    """√(aL/b) lies within the measured range, or between it and a whole number next to it."""
+    for kind, weight in WEIGHT.items():
+        best = sqrt(L / weight)
+        assert metrics[f"{kind}_best_from"].value - 1 < best
+        assert best < metrics[f"{kind}_best_to"].value + 1
+
+
+def test_metrics_are_the_levels_and_a_constant(metrics: dict[str, Metric]) -> None:
+    """Differences between strategies are those of the levels."""
+    for kind, weight in WEIGHT.items():
+        values = {n: metrics[f"{kind}_{n}"].value for n in ("root", "equal", "unequal")}
+        root = level((4, 4, 4, 4), weight)
+        unequal = min(level(c, weight) for c in all_cuts(L))
+        assert values["root"] - values["unequal"] == pytest.approx(root - unequal, abs=0.01)
+        assert values["unequal"] <= values["equal"] <= values["root"]
+
+
+def test_pyramids_and_brute_force(metrics: dict[str, Metric]) -> None:
+    """Unequal cuts are never worse; the lengths are those of a search over all cuts."""
+    assert metrics["peaks_as_foretold"].value is True
+    assert metrics["equals_brute_force"].value is True
+    assert metrics["cases"].value == CONFIG.cases
+    for name in ("narrowing", "widening"):
+        sizes = [CONFIG.batch * w * 4 for w in pyramid(CONFIG, name == "widening")]
+        equal = metrics[f"{name}_equal_over_none"].value
+        unequal = metrics[f"{name}_unequal_over_none"].value
+        lowest = min(by_hand(sizes, c) for c in all_cuts(len(sizes) - 1))
+        assert unequal <= equal
+        assert lowest == by_hand(sizes, best_cut(sizes))
+
+
+def test_levels_rise_with_equal_lengths_and_not_with_decreasing_ones(result: Result) -> None:
+    """Of 4 segments of 4: 1 + 4 … 4 + 4, with two in flight."""
+    equal, decreasing = result.figures[1].series
+    assert equal.y == pytest.approx((7, 8, 9, 10), abs=0.01)
+    assert max(decreasing.y) < max(equal.y)
