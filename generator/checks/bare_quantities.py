@@ -16,7 +16,8 @@ SEVERITY: Severity = "error"
 SENTENCE = (
     "A number with a unit of bytes, FLOPs, time or tokens, or with %, × or 倍, stands inside a "
     "`claim:`, `wrong:`, `source:` or `given:` link, in display math or in code, and nowhere else: "
-    "titles, tables, questions and inline math included."
+    "titles, tables, questions and inline math included. So does a number in words, "
+    "but for those up to ten before a unit in words."
 )
 
 _OTHER = "\ufffc"
@@ -53,6 +54,19 @@ _QUANTITY = re.compile(
     re.VERBOSE,
 )
 
+# Sixteen bytes, or two GB, are as bare as 16 and 2; two bytes are words of the language.
+_TENS = "teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand"
+_ONES = "one|two|three|four|five|six|seven|eight|nine|ten"
+_SYMBOL = r"(?:[kKMGTP]i?B|[mµn]s|[KMGTP]FLOPs?)(?![A-Za-z])"
+_SPELLED = re.compile(
+    rf"""(?<!第)(?: [一二两三四五六七八九]?[十百千][零一二三四五六七八九十百千]*[万亿]?
+          (?: \s*(?:{_any(_LETTERS)}|B)(?![A-Za-z]) | \s*(?:个\s*)?(?:{_any(_CHARACTERS)}) )
+        | [一二两三四五六七八九]\s*{_SYMBOL} )
+      | \b(?: (?:eleven|twelve|\w*(?:{_TENS})(?:[\s-](?:and\s)?[a-z]+)?)[\s-]+(?:{_any(_LETTERS)}|B)\b
+          | (?:{_ONES})[\s-]+{_SYMBOL} )""",
+    re.VERBOSE,
+)
+
 _MODEL_SIZE = re.compile(r"\d(?:\.\d+)?B$")
 _MODEL = re.compile(r"模型|参数|网络|model|param|llama|gpt|qwen|mistral|opt-", re.IGNORECASE)
 _NEAR = 30
@@ -67,9 +81,10 @@ def check(base: Base) -> Iterator[Problem]:
                 yield _problem(found[0], card.places[f"title.{lang}"])
     for passage in base.passages:
         flat = passage.flat(_shown)
-        for found in _QUANTITY.finditer(flat.text):
-            if not _is_model_size(found):
-                yield _problem(found[0], flat.place(found.start()))
+        for pattern in (_QUANTITY, _SPELLED):
+            for found in pattern.finditer(flat.text):
+                if not _is_model_size(found):
+                    yield _problem(found[0], flat.place(found.start()))
 
 
 def _problem(text: str, place: Place) -> Problem:

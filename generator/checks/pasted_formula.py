@@ -22,6 +22,7 @@ _LONGEST = 40
 _AGAIN = re.compile(rf"([^\s\u3000-\uffef]{{3,{_LONGEST}}}?)\1\1|(\w\([^\s()]{{1,{_LONGEST}}}\))\2")
 # What repeats has a bracket, a relation or the like in it; this is quick to look for.
 _LIKELY = re.compile(rf"(\S[(=^_/+]\S)\S{{0,{_LONGEST}}}?\1|(\w\(\S)\S{{0,{_LONGEST}}}?\2")
+_OPERATORS = "+-*/=,.;"
 
 
 def check(base: Base) -> Iterator[Problem]:
@@ -33,8 +34,8 @@ def check(base: Base) -> Iterator[Problem]:
         bones, origins = _bones(flat.text)
         for found in _AGAIN.finditer(bones):
             part = found[1] or found[2]
-            if not any(character.isalpha() for character in part):
-                continue
+            if not any(map(str.isalpha, part)) or part[0] in _OPERATORS or part[-1] in _OPERATORS:
+                continue  # a ruler, or a sum of equal terms
             message = f"“{part}” stands here {'three times' if found[1] else 'twice'} in a row"
             hint = "Delete what was copied along, and keep the TeX: `$…$`."
             place = flat.place(origins[found.start()])
