@@ -88,6 +88,7 @@ def draw(figure: Figure, lang: str, *, prefix: str, standalone: bool = False) ->
 _DECIMAL = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"), (1.0, "")]
 _BINARY = [(2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (1024.0, "Ki")]
 _BINARY.append((1.0, ""))
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _SMALL = [(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
 
 
@@ -123,8 +124,26 @@ def scale_for(values: Iterable[float], unit: Unit, binary: bool = False) -> Scal
 
 
 def text_width(text: str, size: float = FONT) -> float:
-    """Roughly how wide ``text`` is, in pixels: 汉字 and full-width marks one em, others 0.56."""
-    return size * sum(1.0 if ord(char) >= 0x2E80 else 0.56 for char in text)
+    """Roughly how wide ``text`` is, in pixels: 汉字 and full-width marks one em, letters less."""
+    return size * sum(map(_em, text))
+
+
+def _em(char: str) -> float:
+    if ord(char) >= 0x2E80:
+        return 1.0
+    if char in "mwMW@%…":
+        return 0.88
+    return 0.68 if char.isupper() else 0.56
+
+
+def wrap(text: str, width: float, size: float) -> list[str]:
+    """``text`` in lines of at most ``width``; it breaks at spaces and beside 汉字."""
+    lines = [""]
+    for part in re.findall(r"[\u2e80-\U0003ffff]|[^\s\u2e80-\U0003ffff]+\s*|\s+", text):
+        if lines[-1] and text_width(lines[-1] + part.rstrip(), size) > width:
+            lines.append("")
+        lines[-1] += part
+    return [line.strip() for line in lines]
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -145,14 +164,18 @@ class _Drawing:
         )
         slot = (WIDTH - LEFT - RIGHT) / max(1, len(self.names))
         widest = max(map(text_width, self.names), default=0)
-        only_bars = all(s.mark == "bar" for s in figure.series)
-        self.lying = only_bars and (widest > 0.95 * slot or len(self.names) > 6)
+        flat = all(s.mark in ("bar", "measured", "theory") for s in figure.series)
+        narrow = len(self.names) > 6 or (self.bars and widest > 0.95 * slot)
+        self.lying = flat and figure.y.scale == "linear" and narrow
+        if not self.lying:
+            self.names = ["\n".join(wrap(name, 0.95 * slot, FONT)) for name in self.names]
+        below = max((name.count("\n") for name in self.names), default=0)
         self.left = min(widest + 14, 0.45 * WIDTH) if self.lying else LEFT
         self.legend = self._legend_rows()
-        self.title = standalone
-        top = 14 + LINE * (self.title + len(self.legend) + (not self.lying))
+        self.title = wrap(self.words(figure.title), WIDTH - 16, FONT + 2) if standalone else []
+        top = 14 + LINE * (len(self.title) + len(self.legend) + (not self.lying))
         self.plot = BAR_HEIGHT * len(self.names) + 8 if self.lying else PLOT_HEIGHT
-        self.top, self.height = top, top + self.plot + 52
+        self.top, self.height = top, top + self.plot + 52 + 17 * below
 
     def words(self, text: Any) -> str:
         """``text`` in this drawing's language."""
@@ -228,8 +251,8 @@ class _Drawing:
         def text(x: float, y: float, words: str, ink: str = "fg", **more: Any) -> None:
             canvas.text(x / WIDTH, 1 - y / self.height, words, color=_INK[ink], va="center", **more)
 
-        if self.title:
-            text(8, y, self.words(figure.title), fontsize=FONT + 2, fontweight="bold")
+        for line in self.title:
+            text(8, y, line, fontsize=FONT + 2, fontweight="bold")
             y += LINE
         for row in self.legend:
             for x, number in row:
@@ -264,12 +287,20 @@ class _Drawing:
                 )
             )
             return
-        canvas.add_artist(Line2D(across, [down, down], **self._line(number, legend=True)))
-        if series.mark == "measured":
+        line = self._is_line(series)
+        if line:
+            canvas.add_artist(Line2D(across, [down, down], **self._line(number, legend=True)))
+        if series.mark == "measured" or not line:
             middle = [sum(across) / 2]
             canvas.add_artist(Line2D(middle, [down], **self._points(number)))
 
     # --- series ---
+
+    def _is_line(self, series: Series) -> bool:
+        """Whether a line joins the points: not between names, and not through a cloud."""
+        rising = list(series.x) == sorted(series.x)
+        falling = list(series.x) == sorted(series.x, reverse=True)
+        return series.mark == "step" or (not self.figure.x.categories and (rising or falling))
 
     def _ink(self, number: int) -> str:
         return _INK[_SERIES[number % len(_SERIES)]]
@@ -283,12 +314,15 @@ class _Drawing:
         return style
 
     def _points(self, number: int) -> dict[str, Any]:
+        theory = self.figure.series[number].mark == "theory"
+        small = self._is_line(self.figure.series[number])
         return {
             "color": self._ink(number),
             "marker": _MARKERS[number % len(_MARKERS)],
-            "markersize": 5.5,
+            "markersize": 10 if theory else 5.5 if small else 7,
             "linestyle": "none",
-            "markeredgewidth": 0,
+            "markerfacecolor": "none" if theory else self._ink(number),
+            "markeredgewidth": 1.5 if theory else 0,
             "zorder": 4,
         }
 
@@ -316,8 +350,10 @@ class _Drawing:
             elif series.mark == "step":
                 axes.step(xs, ys, where="post", clip_on=False, **self._line(number))
             else:
-                axes.plot(xs, ys, clip_on=False, **self._line(number))
-                if series.mark == "measured":
+                line = self._is_line(series)
+                if line:
+                    axes.plot(xs, ys, clip_on=False, **self._line(number))
+                if series.mark == "measured" or not line:
                     axes.plot(xs, ys, clip_on=False, **self._points(number))
         self._axes_standing(axes)
         if self.bars:
@@ -333,12 +369,15 @@ class _Drawing:
         stack = _Stack()
         for number, series in enumerate(self.figure.series):
             xs, ys = self._x(series), list(series.y)
-            lefts = stack.add(xs, ys)
-            axes.barh(xs, ys, 0.68, lefts, color=self._ink(number), **self._edge())
-            self._label_parts(axes, xs, lefts, ys)
+            if series.mark == "bar":
+                lefts = stack.add(xs, ys)
+                axes.barh(xs, ys, 0.68, lefts, color=self._ink(number), **self._edge())
+                self._label_parts(axes, xs, lefts, ys)
+            else:  # a line between names would say nothing
+                axes.plot(ys, xs, clip_on=False, **self._points(number))
         axes.set_ylim(len(self.names) - 0.5, -0.5)
         axes.set_yticks(range(len(self.names)), self.names, color=_INK["fg"])
-        largest = max(stack.totals.values(), default=1.0) or 1.0
+        largest = max(self._heights(), default=1.0) or 1.0
         axes.set_xlim(0, largest * 1.09)
         self._ticks(axes.xaxis, self.figure.y, self.y_scale, (0, largest * 1.09))
         axes.xaxis.grid(visible=True, color=_INK["grid"], linewidth=1)
@@ -458,10 +497,14 @@ class _Drawing:
         else:
             binary = axis.scale == "log2"
             places = _powers(low, high, 2 if binary else 10, 9)
-            labels = []
-            for v in places:
-                own = scale_for([v], axis.unit, binary)
-                labels.append(f"{own.number(v)} {own.unit}".rstrip())
+            base = 2 if binary else 10
+            if not axis.unit and places and (places[0] < 1e-3 or places[-1] > 1e6):
+                labels = [
+                    f"{base}{str(round(math.log(v, base))).translate(_RAISED)}" for v in places
+                ]
+            else:
+                owns = [(v, scale_for([v], axis.unit, binary)) for v in places]
+                labels = [f"{own.number(v)} {own.unit}".rstrip() for v, own in owns]
         ticks.set_major_locator(mpl.ticker.FixedLocator(places))
         ticks.set_major_formatter(mpl.ticker.FixedFormatter(labels))
         ticks.set_minor_locator(mpl.ticker.NullLocator())

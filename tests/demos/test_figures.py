@@ -170,6 +170,30 @@ def test_numbers_are_written_with_their_unit(
     assert f"{scale.number(value)} {scale.unit}" == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("short", ["short"]),
+        ("one two three four", ["one two", "three four"]),
+        ("一二三四五六七八九十", ["一二三四五", "六七八九十"]),
+        ("averyveryverylongword", ["averyveryverylongword"]),
+        ("两行 mixed 的标题", ["两行 mixed", "的标题"]),
+    ],
+)
+def test_long_titles_are_wrapped(text: str, lines: list[str]) -> None:
+    """Lines break at spaces and between 汉字, and a single long word stands alone."""
+    assert figures.wrap(text, 5.9 * 10, 10) == lines
+
+
+def test_powers_are_written_as_powers() -> None:
+    """Where a log axis without unit runs far, its ticks are powers."""
+    far = Figure(
+        "far", CURVE.title, Axis(CURVE.x.label, scale="log2"), CURVE.y,
+        (Series(CURVE.x.label, (1, 2.0**22), (1, 2)),),
+    )  # fmt: skip
+    assert "2²¹" in words(figures.draw(far, "en", prefix="p"))
+
+
 @pytest.mark.browser
 def test_no_text_collides_or_leaves_the_figure() -> None:
     """In a browser with 汉字 fonts, no two texts of any figure overlap, and all are inside."""
