@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import get_args
 
-from generator.evidence import Verdict, judge
-from generator.lang import LANGS, Text
+from generator.evidence import State, Verdict, judge
+from generator.lang import LANGS, Lang, Text
 from generator.library import Library
-from generator.model import Card, Citation, Claim, LearningPath, Module
+from generator.model import Card, Citation, Claim, Device, LearningPath, Module
+from generator.plain_text import plain_math
+from generator.quantities import QuantityError, read
 from generator.render import RenderedCard, evidence_anchor, render
 from runnable_demos import figures
 from runnable_demos.metrics import Figure, Metric, Record
@@ -41,6 +46,16 @@ class DemoPanel:
         return f"proofdeck demo run {self.record.demo}{device}"
 
 
+@dataclass(frozen=True, slots=True)
+class Refutation:
+    """What is said elsewhere, what was measured, printed as that is, and what it is about."""
+
+    said: Text
+    measured: Text
+    about: Text
+    anchor: str
+
+
 @dataclass(frozen=True)
 class Book:
     """A library and its cards as HTML, each rendered once."""
@@ -67,6 +82,18 @@ class Book:
             )
             for key, metrics in claimed.items()
         )
+
+    def refutations(self, card: Card) -> Iterator[Refutation]:
+        """What ``card`` calls wrong, each once, beside what its demo found."""
+        said = {lang: _refuted(card, lang) for lang in LANGS}
+        for key, first in said[LANGS[0]].items():
+            metric = self.library.evidence.metric(*key)
+            others = [half.get(key, first) for half in said.values()]
+            if metric is None:
+                continue
+            for claims in zip(*others, strict=False):
+                pair = dict(zip(LANGS, claims, strict=True))
+                yield _refutation(pair, metric, evidence_anchor(*key))
 
     def verdicts(self, card: Card) -> Iterator[Verdict]:
         """What the evidence says of each claim of ``card`` that holds."""
@@ -111,6 +138,17 @@ class Book:
         }
 
     @cached_property
+    def states(self) -> Mapping[State, int]:
+        """How many claims of all cards are in each state, both languages counted once."""
+        found = Counter(
+            verdict.state
+            for card in self.library.cards.values()
+            for claim in card.claims_in(LANGS[0])
+            if isinstance(verdict := judge(claim, self.library.evidence), Verdict)
+        )
+        return {state: found[state] for state in get_args(State)}
+
+    @cached_property
     def counts(self) -> Mapping[str, int]:
         """What the home page counts: cards, proven numbers, demos and cited places."""
         cards = self.library.cards.values()
@@ -144,6 +182,39 @@ def bind(library: Library) -> Book:
     """Render every card of ``library``."""
     resolver = _Resolver(library)
     return Book(library, {name: render(card, resolver) for name, card in library.cards.items()})
+
+
+def printed(claim: Claim) -> str:
+    """A claim's number as its card prints it, in plain characters."""
+    return plain_math(claim.text.replace("$", ""))
+
+
+def _refuted(card: Card, lang: Lang) -> dict[tuple[str, str, Device], list[Claim]]:
+    """One language's refuted claims by what refutes them, each text once."""
+    found: dict[tuple[str, str, Device], dict[str, Claim]] = {}
+    for claim in card.claims_in(lang):
+        if claim.refuted:
+            texts = found.setdefault((claim.demo, claim.metric, claim.device), {})
+            texts.setdefault(claim.text, claim)
+    return {key: list(texts.values()) for key, texts in found.items()}
+
+
+def _refutation(pair: Mapping[Lang, Claim], metric: Metric, anchor: str) -> Refutation:
+    if isinstance(metric.value, bool):  # what is said is the metric's own sentence
+        return Refutation(metric.label, shown_value(metric), metric.how, anchor)
+    return Refutation(
+        {lang: printed(claim) for lang, claim in pair.items()},
+        {lang: _measured(claim, metric) for lang, claim in pair.items()},
+        metric.label,
+        anchor,
+    )
+
+
+def _measured(claim: Claim, metric: Metric) -> str:
+    """What was measured, in the unit and to the precision of what is said."""
+    with suppress(QuantityError):
+        return plain_math(read(claim.text).reprint(metric.value).replace("$", ""))
+    return shown_value(metric)[LANGS[0]]
 
 
 @dataclass(frozen=True, slots=True)

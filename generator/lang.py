@@ -54,6 +54,7 @@ PAGE_TITLES: Mapping[str, Text] = {
     "home": {"zh": "首页", "en": "Home"},
     "graph": {"zh": "知识图谱", "en": "Knowledge graph"},
     "study": {"zh": "复习", "en": "Study"},
+    "about": {"zh": "数字怎样证明", "en": "How numbers are proven"},
     "report": {"zh": "报告错误", "en": "Report an error"},
     "evidence": {"zh": "证据", "en": "Evidence"},
     "connections": {"zh": "联系", "en": "Connections"},

@@ -172,6 +172,11 @@ class Card:
         """Every claim of the card, in the order of ``links``."""
         return (link for link in self.links() if isinstance(link, Claim))
 
+    def claims_in(self, lang: Lang) -> Iterator[Claim]:
+        """The claims of one language, section by section."""
+        for section in self.sections[lang].values():
+            yield from (link for link in section.links if isinstance(link, Claim))
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:

@@ -5,7 +5,7 @@ A body is finished HTML. MkDocs, Zensical or another builder only puts its theme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from html import escape
@@ -15,7 +15,8 @@ import jinja2
 from markupsafe import Markup
 
 from generator import graph, lang
-from generator.book import Book
+from generator.book import Book, printed
+from generator.evidence import Verdict, judge
 from generator.lang import LANGS, Lang, Text
 from generator.model import Card
 from generator.plain_text import plain_text
@@ -27,7 +28,20 @@ ABOUT: Text = {
     "en": "Bilingual interview cards for machine-learning engineers. Every number on them is the result "
     "of a run that you can repeat, or carries its citation.",
 }
+PROMISE: Text = {
+    "zh": "卡片上的每个数字都通向算出它的那次运行，或者注明出处；记号说明它怎样被检查。",
+    "en": "Each number on a card leads to the run that produced it, or to its source; a mark says how it "
+    "is checked.",
+}
+ABOUT_HEADINGS: Mapping[str, Text] = {
+    "marks": {"zh": "数字旁边的记号", "en": "The marks beside the numbers"},
+    "run": {"zh": "不信就自己跑", "en": "Run it yourself"},
+    "records": {"zh": "记录里有什么", "en": "What a record holds"},
+    "limits": {"zh": "它证明不了什么", "en": "What it does not prove"},
+}
 NEWEST = 6
+TOP_CLAIMS = 3
+"""What a card proves, on its module's page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +160,17 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
         lang.PAGE_TITLES["study"],
         in_navigation=True,
     )
+    yield _page(
+        "about.html",
+        book,
+        sites("about/"),
+        lang.PAGE_TITLES["about"],
+        PROMISE,
+        headings=[Heading(anchor, title) for anchor, title in ABOUT_HEADINGS.items()],
+        in_navigation=True,
+        titles_of=ABOUT_HEADINGS,
+        states=book.states,
+    )
     for path in library.paths:
         yield _page(
             "path.html", book, sites(f"paths/{path.id}/"), path.title, path.summary, path=path
@@ -190,6 +215,26 @@ def article(book: Book, card: Card, at: Addresses, *, handbook: bool = False) ->
 def answer(card: Card, language: Lang) -> str:
     """The one-sentence answer in plain words."""
     return plain_text(card.sections[language]["answer"].tokens)
+
+
+def top_claims(book: Book, card: Card) -> Sequence[Text]:
+    """The first things that a card proves, each with the number as the card prints it."""
+    colons = {"zh": "：", "en": ": "}
+    lines: dict[tuple[str, str, str], dict[str, str]] = {}
+    for language in LANGS:
+        for claim in card.claims_in(language):
+            verdict = judge(claim, book.library.evidence)
+            if isinstance(verdict, Verdict) and not claim.refuted:
+                number = "" if verdict.metric.value is True else colons[language] + printed(claim)
+                line = lines.setdefault((claim.demo, claim.metric, claim.device), {})
+                line.setdefault(language, verdict.metric.label[language] + number)
+    return [line for line in lines.values() if len(line) == len(LANGS)][:TOP_CLAIMS]
+
+
+def report_form(card: Card | None = None) -> str:
+    """What a report of an error holds, begun for one card."""
+    about = f"{card.id} ({card.path}, {card.updated})" if card else ""
+    return f"card: {about}\nwhat it says: \nwhat is true, and how you know: "
 
 
 def redirects(book: Book) -> Iterator[tuple[str, str]]:
@@ -287,7 +332,10 @@ def _environment() -> jinja2.Environment:
         section_headings=lang.SECTION_HEADINGS,
         difficulty_labels=lang.DIFFICULTY_LABELS,
         kind_labels=lang.KIND_LABELS,
+        titles=lang.PAGE_TITLES,
         answer=answer,
+        top_claims=top_claims,
+        report_form=report_form,
         handbook=False,
     )
     return environment

@@ -209,6 +209,18 @@ class _CardNote:
             yield self._run(record)
             yield f"```sh\n{panel.command}\n```"
             yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
+        if refutations := list(self.book.refutations(self.card)):
+            yield f"## {_say('说法与实测', 'What is said, and what is measured')}"
+            yield "\n".join(
+                [
+                    row([_say("有人说", "Said"), _say("实测", "Measured"), _say("是什么", "What")]),
+                    row(["---"] * 3),
+                    *(
+                        row([_cell(each.said), _cell(each.measured), _cell(each.about)])
+                        for each in refutations
+                    ),
+                ]
+            )
         if self.card.sources:
             yield f"## {_say('文献', 'Sources')}"
             yield "\n".join(
