@@ -1,0 +1,144 @@
+"""Bytes that offloading moves, against counts by hand and PyTorch's own ``save_on_cpu``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import save_on_cpu
+
+from runnable_demos.measure import LiveMemory
+from runnable_demos.metrics import Result
+from runnable_demos.offload import PRESETS, Block, Offload, run
+
+CONFIG = PRESETS["small"]
+H, S, HEADS = CONFIG.width, CONFIG.length, CONFIG.heads
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size."""
+    return run(CONFIG, lambda share, what: None)
+
+
+def value(result: Result, name: str) -> float:
+    """A metric's value."""
+    return next(m.value for m in result.metrics if m.name == name)
+
+
+def saved_per_token() -> int:
+    """Two bytes for each element: 32 h, the norms' statistics, and attention's log-sum-exp in fp32."""
+    norms = 2 * (2 * H + 2 * H)  # input, and the output that the next matrix takes
+    attention = 2 * (3 * H + H)  # q, k, v in one storage; the output
+    mlp = 2 * (4 * H + 4 * H)  # GELU's input and output
+    return norms + attention + mlp + 2 * 2 * 2 + 4 * HEADS
+
+
+def flops_per_token() -> dict[str, int]:
+    """A block's forward and backward, and what recomputation repeats: all but the last product."""
+    matrices, attention = 24 * H * H, 4 * S * H
+    last = 8 * H * H  # early stop: its output is not needed again
+    return {
+        "forward": matrices + attention,
+        "backward": 2 * matrices + 5 * attention // 2,
+        "again": matrices + attention - last,
+    }
+
+
+def test_what_is_moved_is_what_the_block_saves(result: Result) -> None:
+    """All saved bytes leave, or the block's input alone."""
+    assert value(result, "moved_per_token") == saved_per_token()
+    assert value(result, "moved_inputs_per_token") == 2 * H
+    assert value(result, "returns_what_left") is True
+
+
+def test_nothing_is_computed_twice_and_nothing_changes(result: Result) -> None:
+    """Offloading repeats no FLOPs, checkpointing does; the gradients are those of keeping all."""
+    flops = flops_per_token()
+    again = flops["again"] / (flops["forward"] + flops["backward"])
+    assert value(result, "flops_offload") == 1
+    assert value(result, "flops_checkpoint") == pytest.approx(1 + again, rel=1e-12)
+    assert value(result, "gradients_bit_equal") is True
+
+
+def test_compute_to_hide_behind_grows_with_the_width(result: Result) -> None:
+    """12h + 2s FLOPs a byte for block inputs at 4h and 2h; the same FLOPs over all saved bytes."""
+    assert value(result, "intensity_inputs") == 12 * (4 * H) + 2 * S
+    assert value(result, "intensity_inputs_half_width") == 12 * (2 * H) + 2 * S
+    wide = 4 * H
+    flops = 24 * wide * wide + 4 * S * wide
+    nbytes = 32 * wide + 2 * 2 * 2 + 4 * HEADS
+    assert value(result, "intensity_all") == pytest.approx(flops / nbytes, rel=1e-12)
+
+
+def test_peaks_fall_in_the_order_of_what_stays(result: Result) -> None:
+    """Everything kept, then checkpoints, then checkpoints offloaded; offloading all is the least."""
+    names = ("checkpoint", "both", "keep_last", "offload")
+    peaks = [value(result, f"peak_{name}") for name in names]
+    assert 1 > peaks[0] > peaks[1]
+    assert peaks[1] > peaks[3]
+    assert peaks[2] >= peaks[3]
+
+
+def test_save_on_cpu_packs_parameters_too(result: Result) -> None:
+    """PyTorch's own hooks are given as many bytes as the demo counts for a hook that does not look."""
+    torch.manual_seed(0)
+    model = Block(H, HEADS).to(torch.bfloat16)
+    x = torch.randn(1, S, H).to(torch.bfloat16).requires_grad_()
+    hooks = save_on_cpu()
+    pack, seen = hooks.pack_hook, []
+
+    def counting(tensor: Tensor) -> Any:
+        seen.append(tensor)
+        return pack(tensor)
+
+    hooks.pack_hook = counting
+    with hooks:
+        model(x)
+    nbytes = sum(t.element_size() * math.prod(t.shape) for t in seen)
+    storages = {p.untyped_storage()._cdata for p in model.parameters()}
+    mine = [t for t in seen if t.untyped_storage()._cdata in storages]
+    of_parameters = sum(t.element_size() * math.prod(t.shape) for t in mine)
+    assert value(result, "careless_over_careful") == nbytes / (S * saved_per_token())
+    assert value(result, "parameters_among_them") == of_parameters / nbytes
+
+
+def test_a_storage_moves_once_and_comes_back_once() -> None:
+    """Two operators save x; it is copied once, and what was freed on the device is freed."""
+    x = torch.randn(1000, requires_grad=True)
+    offload = Offload()
+    with LiveMemory() as live:
+        with offload.hooks():
+            y = x.exp()  # saves its output
+            z = y.sin() + y.cos()  # both save y
+            del y
+        assert offload.out == 4000
+        assert live.current == z.nbytes
+        z.sum().backward()
+    assert offload.back == 4000
+    reference = x.detach().clone().requires_grad_()
+    e = reference.exp()
+    (e.sin() + e.cos()).sum().backward()
+    assert torch.equal(x.grad, reference.grad)
+
+
+def test_views_are_rebuilt_on_their_storage() -> None:
+    """A transposed slice comes back with its strides and offset."""
+    x = torch.randn(6, 4)
+    view = x[2:, 1:3].t()
+    offload = Offload()
+    back = offload.unpack(offload.pack(view))
+    assert back.stride() == view.stride() and back.storage_offset() == view.storage_offset()
+    assert torch.equal(back, view)
+    assert offload.out == offload.back == x.nbytes
+
+
+def test_parameters_stay() -> None:
+    """What is listed as kept passes through the hooks untouched."""
+    layer = nn.Linear(4, 4)
+    offload = Offload([layer.weight])
+    assert offload.pack(layer.weight) is layer.weight
+    assert offload.out == 0
