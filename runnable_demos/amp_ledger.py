@@ -1,0 +1,452 @@
+"""What does autocast halve, what does it leave alone, and what does it add?
+
+The question
+    ``torch.autocast`` runs matrix products in bf16 while weights stay fp32.
+    Which bytes of a step shrink by that, and from how many tokens on is the whole thing a gain?
+
+The model
+    One pre-norm block of width ``h`` with ``a`` heads keeps, in bytes for each token,
+
+                                     fp32        autocast      bf16
+        two LayerNorm inputs          8h            8h           4h      the residual stream
+        two LayerNorm outputs         8h            4h           4h
+        q, k, v                      12h            6h           6h
+        attention's output            4h            2h           2h
+        GELU's input and output      32h           16h          16h
+        logsumexp, mean and 1/σ     4a + 16       4a + 16      4a + 8
+
+    and under autocast once more, for all tokens together, ``2 · 12h²`` bytes: the bf16 copies of
+    the four weights, which the backward needs. With n tokens autocast keeps less than fp32 once
+
+        28h · n > 24h²,     that is  n > 6h/7.
+
+The measurement
+    Bytes saved for the backward, by kind, over n; the weights' copies in autocast's cache, with the
+    backward inside and outside its context; and one step of a whole model with Adam.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import nn
+
+from runnable_demos import memory_breakdown
+from runnable_demos.measure import LiveMemory, Saved, fake, saved_tensors
+from runnable_demos.memory_breakdown import RECIPES, Block, Trainer, make_tokens
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    Unit,
+    parameter,
+)
+
+TITLE: Text = {"zh": "混合精度账本", "en": "The AMP ledger"}
+QUESTION: Text = {
+    "zh": "autocast 让哪些字节减半，哪些原样不动，又添了哪些？多少 token 以上才划算？",
+    "en": "Which bytes does autocast halve, which does it leave alone and which does it add? "
+    "From how many tokens on does it pay?",
+}
+
+Mode = Literal["fp32", "amp", "bf16"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One block and its tokens; the whole model has ``layers`` of them."""
+
+    layers: int = parameter(4, {"zh": "层数 L", "en": "layers L"}, 1, 48)
+    width: int = parameter(256, {"zh": "宽度 h", "en": "width h"}, 28, 8192)
+    heads: int = parameter(4, {"zh": "头数 a", "en": "heads a"}, 1, 64)
+    tokens: int = parameter(2048, {"zh": "token 数 n", "en": "tokens n"}, 32, 65536)
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(layers=2, width=64, heads=2, tokens=512), "full": Config()}
+
+
+# --- what a block keeps --------------------------------------------------------------------------
+
+
+def make_block(config: Config, mode: Mode) -> Block:
+    """A block; autocast keeps its weights in fp32."""
+    with torch.device(config.device):
+        block = Block(config.width, config.heads)
+    return block.bfloat16() if mode == "bf16" else block
+
+
+def autocast(config: Config, mode: Mode, cache: bool = True) -> torch.autocast:
+    """The context of ``mode``."""
+    return torch.autocast(
+        torch.device(config.device).type,
+        torch.bfloat16,
+        enabled=mode == "amp",
+        cache_enabled=cache,
+    )
+
+
+def keep(config: Config, mode: Mode, tokens: int) -> Saved:
+    """What one block saves for the backward of ``tokens`` tokens, parameters aside."""
+    block = make_block(config, mode)
+    z = torch.randn(1, tokens, config.width, device=config.device)
+    z = (z.bfloat16() if mode == "bf16" else z).requires_grad_()
+    with saved_tensors(block.parameters()) as saved, autocast(config, mode):
+        block(z * 1.0)  # an inner layer: its input is an activation, too
+    return saved
+
+
+def weight_copies(config: Config, saved: Saved, tokens: int) -> int:
+    """Bytes of the saved 16-bit copies of weights, known by their shapes."""
+    h = config.width
+    shapes = {(h, 3 * h), (h, h), (h, 4 * h), (4 * h, h)}
+    assert tokens not in (h, 3 * h, 4 * h), "an activation would look like a weight"
+    return sum(
+        t.nbytes
+        for t in saved.tensors
+        if not t.shared and t.dtype is torch.bfloat16 and t.shape in shapes
+    )
+
+
+def break_even(config: Config) -> int:
+    """The fewest tokens with which autocast keeps fewer bytes than fp32."""
+
+    def pays(tokens: int) -> bool:
+        with fake():
+            on_cpu = replace(config, device="cpu")
+            return keep(on_cpu, "amp", tokens).bytes < keep(on_cpu, "fp32", tokens).bytes
+
+    low, high = 0, 1  # it does not pay at low, it does at high
+    while not pays(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if pays(middle) else (middle, high)
+    return high
+
+
+# --- autocast's cache ----------------------------------------------------------------------------
+
+
+def left_after_backward(config: Config, inside: bool) -> int:
+    """Bytes of casts that are alive after the backward, run inside the context or after it."""
+    block = make_block(config, "amp")
+    x = torch.randn(1, 32, config.width, device=config.device)
+    for p in block.parameters():
+        p.grad = torch.zeros_like(p)
+    with LiveMemory() as live:
+        with autocast(config, "amp"):
+            loss = block(x).square().sum()
+            if inside:
+                loss.backward()
+                del loss
+                return live.current
+        loss.backward()
+        del loss
+        return live.current
+
+
+def copies_of_a_shared_weight(config: Config, cache: bool) -> int:
+    """How many 16-bit copies of one weight a graph keeps that uses the weight four times."""
+    h = config.width
+    layer = nn.Linear(h, h, bias=False, device=config.device)
+    x = torch.randn(h // 2, h, device=config.device, requires_grad=True)
+    with saved_tensors(layer.parameters()) as saved, autocast(config, "amp", cache):
+        for _ in range(4):
+            x = layer(x)
+    return sum(t.shape == (h, h) and not t.shared for t in saved.tensors)
+
+
+# --- the run -------------------------------------------------------------------------------------
+
+HOW_SAVED: Text = {
+    "zh": "saved_tensors_hooks，按存储去重，不含参数；一个 block 的前向",
+    "en": "saved_tensors_hooks, each storage once, without parameters; the forward of one block",
+}
+HOW_STEP: Text = {
+    "zh": "同一个小 GPT 与 Adam 的第二步，逐次分配、释放跟踪存活字节",
+    "en": "second step of one small GPT with Adam, live bytes followed allocation by allocation",
+}
+HOW_CACHE: Text = {
+    "zh": "反向结束后仍存活的字节，减去梯度",
+    "en": "bytes still alive after the backward, gradients aside",
+}
+NAMES: dict[Mode, Text] = {
+    "fp32": {"zh": "fp32", "en": "fp32"},
+    "amp": {"zh": "autocast bf16", "en": "autocast bf16"},
+    "bf16": {"zh": "纯 bf16", "en": "bf16 throughout"},
+}
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Measure what a block keeps, what the cache holds, and a whole step."""
+    n = config.tokens
+    saved = {mode: keep(config, mode, n) for mode in MODES}
+    copies = weight_copies(config, saved["amp"], n)
+    progress(0.2, "break-even")
+    crossing = break_even(config)
+    few = max(1, config.width // 8)
+    small = {mode: keep(config, mode, few).bytes for mode in MODES}
+    progress(0.5, "the cache")
+    weights = 12 * config.width**2
+    inside, outside = (left_after_backward(config, where) for where in (True, False))
+    cached, uncached = (copies_of_a_shared_weight(config, where) for where in (True, False))
+    progress(0.6, "a whole step")
+    whole = memory_breakdown.Config(
+        layers=config.layers,
+        width=config.width,
+        heads=config.heads,
+        vocabulary=4 * config.width,
+        batch=n // 64,
+        length=64,
+        device=config.device,
+        seed=config.seed,
+    )
+    steps = {recipe.name: memory_breakdown.breakdown(whole, recipe) for recipe in RECIPES[:3]}
+    dtypes = gradient_dtypes(whole)
+    progress(1.0, "")
+    fp32, amp = steps["fp32"], steps["amp"]
+    metrics = (
+        _exact(
+            "states_ratio",
+            sum(amp.held.values()) / sum(fp32.held.values()),
+            "",
+            {"zh": "模型状态，autocast 比 fp32", "en": "model states, autocast over fp32"},
+            HOW_STEP,
+        ),
+        _exact(
+            "states_bytes_per_param",
+            sum(amp.held.values()) / amp.parameters,
+            "B/param",
+            {"zh": "autocast 的模型状态", "en": "model states under autocast"},
+            HOW_STEP,
+        ),
+        _exact(
+            "gradients_are_fp32",
+            dtypes == {torch.float32},
+            "",
+            {
+                "zh": "autocast 之下参数的梯度都是 fp32",
+                "en": "all gradients of parameters are fp32",
+            },
+            {"zh": "反向之后逐个读 dtype", "en": "dtypes read after the backward"},
+        ),
+        *(
+            _exact(
+                f"{mode}_saved_bytes_per_token",
+                (saved[mode].bytes - (copies if mode == "amp" else 0)) / n,
+                "B/token",
+                {
+                    "zh": f"每个 token 保存的激活，{NAMES[mode]['zh']}",
+                    "en": f"activations saved for each token, {NAMES[mode]['en']}",
+                },
+                HOW_SAVED,
+            )
+            for mode in MODES
+        ),
+        _exact(
+            "amp_activation_ratio",
+            (saved["amp"].bytes - copies) / saved["fp32"].bytes,
+            "",
+            {
+                "zh": "激活，autocast 比 fp32，不计权重副本",
+                "en": "activations, autocast over fp32, copies of weights aside",
+            },
+            HOW_SAVED,
+        ),
+        _exact(
+            "bf16_activation_ratio",
+            saved["bf16"].bytes / saved["fp32"].bytes,
+            "",
+            {"zh": "激活，纯 bf16 比 fp32", "en": "activations, bf16 throughout over fp32"},
+            HOW_SAVED,
+        ),
+        _exact(
+            "weight_copy_bytes_per_param",
+            copies / weights,
+            "B/param",
+            {
+                "zh": "图里保存的权重副本，对矩阵权重",
+                "en": "copies of weights in the graph, for each matrix weight",
+            },
+            HOW_SAVED,
+        ),
+        _exact(
+            "break_even_tokens",
+            crossing,
+            "token",
+            {
+                "zh": "autocast 开始比 fp32 少存的 token 数",
+                "en": "tokens from which autocast keeps less than fp32",
+            },
+            {
+                "zh": "对 token 数二分，比较两种精度保存的总字节",
+                "en": "bisection over tokens, comparing all bytes saved",
+            },
+        ),
+        _exact(
+            "break_even_over_width",
+            crossing / config.width,
+            "",
+            {"zh": "上面的 token 数与宽度之比", "en": "those tokens over the width"},
+            {"zh": "同上", "en": "as above"},
+        ),
+        _exact(
+            "few_tokens_ratio",
+            small["amp"] / small["fp32"],
+            "",
+            {
+                "zh": "只有 h/8 个 token 时，保存的总字节，autocast 比 fp32",
+                "en": "all bytes saved with h/8 tokens, autocast over fp32",
+            },
+            HOW_SAVED,
+        ),
+        _exact(
+            "inside_left_bytes_per_param",
+            inside / weights,
+            "B/param",
+            {
+                "zh": "反向写在 autocast 里：反向后残留",
+                "en": "backward inside autocast: left behind",
+            },
+            HOW_CACHE,
+        ),
+        _exact(
+            "outside_left_bytes_per_param",
+            outside / weights,
+            "B/param",
+            {
+                "zh": "反向写在 autocast 外：反向后残留",
+                "en": "backward outside autocast: left behind",
+            },
+            HOW_CACHE,
+        ),
+        _exact(
+            "shared_weight_copies_cached",
+            cached,
+            "",
+            {
+                "zh": "同一权重用四次，有缓存：副本数",
+                "en": "copies of a weight used four times, with the cache",
+            },
+            HOW_SAVED,
+        ),
+        _exact(
+            "shared_weight_copies_uncached",
+            uncached,
+            "",
+            {
+                "zh": "同一权重用四次，无缓存：副本数",
+                "en": "copies of a weight used four times, without the cache",
+            },
+            HOW_SAVED,
+        ),
+        _exact(
+            "peak_ratio",
+            amp.peak / fp32.peak,
+            "",
+            {"zh": "整步峰值，autocast 比 fp32", "en": "peak of a whole step, autocast over fp32"},
+            HOW_STEP,
+        ),
+        _exact(
+            "bf16_peak_ratio",
+            steps["bf16"].peak / fp32.peak,
+            "",
+            {
+                "zh": "整步峰值，纯 bf16 比 fp32",
+                "en": "peak of a whole step, bf16 throughout over fp32",
+            },
+            HOW_STEP,
+        ),
+    )
+    return Result(metrics, (kinds_figure(config, saved, copies), crossing_figure(config)))
+
+
+def _exact(name: str, value: float, unit: Unit, label: Text, how: Text) -> Metric:
+    return Metric(name, value, unit, "exact", label, how)
+
+
+def gradient_dtypes(config: memory_breakdown.Config) -> set[torch.dtype]:
+    """The dtypes of all gradients after a backward under autocast."""
+    trainer = Trainer(config, RECIPES[1])
+    trainer.backward(make_tokens(config))
+    return {gradient.dtype for gradient in trainer.gradients()}
+
+
+def kinds_figure(config: Config, saved: dict[Mode, Saved], copies: int) -> Figure:
+    """Stacked bars: what one block keeps, by kind."""
+
+    def total(mode: Mode, dtype: torch.dtype) -> int:
+        return sum(t.nbytes for t in saved[mode].tensors if t.dtype is dtype and not t.shared)
+
+    places = tuple(range(len(MODES)))
+    halves = [total(mode, torch.bfloat16) - (copies if mode == "amp" else 0) for mode in MODES]
+    return Figure(
+        "kinds",
+        {
+            "zh": f"一个 block 为反向保存的字节（n = {config.tokens}，h = {config.width}）",
+            "en": f"Bytes that one block saves for the backward (n = {config.tokens}, h = {config.width})",
+        },
+        Axis({"zh": "精度", "en": "precision"}, categories=tuple(NAMES[mode] for mode in MODES)),
+        Axis({"zh": "保存的字节", "en": "bytes saved"}, "B"),
+        (
+            Series(
+                {"zh": "fp32 激活", "en": "activations in fp32"},
+                places,
+                tuple(total(mode, torch.float32) for mode in MODES),
+                "bar",
+            ),
+            Series({"zh": "bf16 激活", "en": "activations in bf16"}, places, tuple(halves), "bar"),
+            Series(
+                {"zh": "权重的 bf16 副本", "en": "bf16 copies of weights"},
+                places,
+                tuple(copies if mode == "amp" else 0 for mode in MODES),
+                "bar",
+            ),
+        ),
+    )
+
+
+def crossing_figure(config: Config) -> Figure:
+    """Lines: bytes saved over tokens, fp32 and autocast, with the model's prediction."""
+    h, a = config.width, config.heads
+    ticks = tuple(max(1, h * eighths // 8) for eighths in range(1, 17, 3))
+    small = 4 * a + 16
+    series: list[Series] = []
+    theory = {
+        "fp32": lambda n: (64 * h + small) * n,
+        "amp": lambda n: (36 * h + small) * n + 24 * h * h,
+    }
+    for mode in ("fp32", "amp"):
+        name = NAMES[mode]
+        series += [
+            Series(
+                {"zh": f"{name['zh']}，实测", "en": f"{name['en']}, measured"},
+                ticks,
+                tuple(keep(config, mode, n).bytes for n in ticks),
+            ),
+            Series(
+                {"zh": f"{name['zh']}，理论", "en": f"{name['en']}, theory"},
+                ticks,
+                tuple(theory[mode](n) for n in ticks),
+                "theory",
+            ),
+        ]
+    return Figure(
+        "crossing",
+        {
+            "zh": f"token 太少时，权重副本盖过激活的节省（h = {h}）",
+            "en": f"With few tokens the copies of weights outweigh what activations save (h = {h})",
+        },
+        Axis({"zh": "token 数 n", "en": "tokens n"}),
+        Axis({"zh": "保存的字节", "en": "bytes saved"}, "B"),
+        tuple(series),
+    )

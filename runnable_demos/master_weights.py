@@ -1,0 +1,378 @@
+"""Which updates does a bf16 weight lose, and what keeps them?
+
+The question
+    A step adds u to a weight w. When does ``w + u`` round back to ``w``, and what helps?
+
+The model
+    For 2^e <= |w| < 2^(e+1) the bf16 numbers around w are 2^(e-7) apart, so
+
+        w + u = w    if    |u| < 2^(e-8),    that is   |u|/|w| < 2^-8 at w = 2^e, 2^-9 just below 2^(e+1).
+
+    (At equality the tie goes to the even neighbour.) Adam's first steps have |u| = lr whatever the
+    gradient is, so whether a weight moves depends on lr/|w| alone. Four remedies:
+
+        fp32 master     + 4 bytes    add in fp32, round for the forward
+        Kahan in bf16   + 2 bytes    carry what the last rounding lost
+        stochastic      + 0 bytes    round up with the probability of the remainder
+        fp32 weights    + 2 bytes    no 16-bit copy at rest; autocast makes one when needed
+
+    The same happens to Adam's v: ``v += (1 - β₂)(g² - v)`` stalls where its increment is under half a gap.
+
+The measurement
+    A thousand equal updates of one weight by each remedy; one step of Adam on every bf16 number of
+    ten binades; a moment that should converge to 1. Plain additions, the same on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from runnable_demos.measure import storage_bytes
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    Unit,
+    parameter,
+)
+
+TITLE: Text = {"zh": "主权重", "en": "Master weights"}
+QUESTION: Text = {
+    "zh": "bf16 权重会丢掉哪些更新，用什么接住它们？",
+    "en": "Which updates does a bf16 weight lose, and what keeps them?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The update is 2^-exponent, repeated ``steps`` times."""
+
+    steps: int = parameter(1000, {"zh": "更新次数", "en": "updates"}, 10, 100_000)
+    exponent: int = parameter(9, {"zh": "更新量 2^-k 的 k", "en": "k of the update 2^-k"}, 8, 16)
+    copies: int = parameter(
+        16384, {"zh": "随机舍入的权重个数", "en": "weights rounded stochastically"}, 64, 2**20
+    )
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(steps=256, copies=4096), "full": Config()}
+
+BF16 = torch.bfloat16
+
+
+# --- one weight, many equal updates --------------------------------------------------------------
+
+
+def plain(w: Tensor, u: float, steps: int) -> Tensor:
+    """Add ``u`` to bf16 weights, again and again."""
+    w = w.to(BF16)
+    for _ in range(steps):
+        w = w + u
+    return w
+
+
+def with_master(w: Tensor, u: float, steps: int) -> Tensor:
+    """Add ``u`` to an fp32 master; what the forward sees is its rounding."""
+    master = w.float()
+    for _ in range(steps):
+        master = master + u
+    return master.to(BF16)
+
+
+def with_kahan(w: Tensor, u: float, steps: int) -> Tensor:
+    """Carry what each rounding lost in a second bf16 number, ``c``."""
+    w = w.to(BF16)
+    c = torch.zeros_like(w)
+    for _ in range(steps):
+        y = u - c
+        t = w + y
+        c = (t - w) - y
+        w = t
+    return w
+
+
+def stochastic(w: Tensor, u: float, steps: int, generator: torch.Generator) -> Tensor:
+    """Round up with the probability of the remainder: add 16 random bits and cut the lower half."""
+    w = w.to(BF16)
+    for _ in range(steps):
+        exact = (w.float() + u).view(torch.int32)
+        noise = torch.randint(0, 2**16, w.shape, generator=generator, dtype=torch.int32)
+        w = ((exact + noise.to(w.device)) & -(2**16)).view(torch.float32).to(BF16)
+    return w
+
+
+def smallest_kept(w: float, device: str) -> float:
+    """The smallest power of two that changes the bf16 number ``w`` when added."""
+    weight = torch.tensor(w, dtype=BF16, device=device)
+    u = 1.0
+    while weight + u / 2 != weight:
+        u /= 2
+    return u
+
+
+# --- one step of Adam on many weights ------------------------------------------------------------
+
+BINADES = range(-10, 0)
+
+
+def every_weight(device: str) -> Tensor:
+    """Every positive bf16 number from 2^-10 to 1."""
+    fractions = 1 + torch.arange(128, device=device) / 128
+    return torch.cat([fractions * 2.0**e for e in BINADES]).to(BF16)
+
+
+def moved_share(lr: float, device: str) -> float:
+    """The share of those weights that the first step of PyTorch's Adam changes."""
+    weight = nn.Parameter(every_weight(device))
+    before = weight.detach().clone()
+    optimizer = torch.optim.Adam([weight], lr=lr, foreach=False)
+    weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    return float((weight.detach() != before).double().mean())
+
+
+def moved_share_with_master(lr: float, device: str) -> float:
+    """The same where the step is taken on fp32 masters: the share of masters that move."""
+    master = nn.Parameter(every_weight(device).float())
+    before = master.detach().clone()
+    optimizer = torch.optim.Adam([master], lr=lr, foreach=False)
+    master.grad = torch.ones_like(master)
+    optimizer.step()
+    return float((master.detach() != before).double().mean())
+
+
+def moment_after(dtype: torch.dtype, steps: int, beta2: float = 0.999) -> float:
+    """Adam's v after many gradients of 1; it should approach 1."""
+    v = torch.zeros((), dtype=dtype)
+    for _ in range(steps):
+        v = v + (1 - beta2) * (1 - v)
+    return float(v)
+
+
+def extra_bytes(config: Config) -> dict[str, float]:
+    """Bytes a parameter that each remedy keeps beside the bf16 weight."""
+    w = torch.ones(config.copies, dtype=BF16)
+    return {
+        "master": storage_bytes(w.float()) / w.numel(),
+        "kahan": storage_bytes(torch.zeros_like(w)) / w.numel(),
+    }
+
+
+# --- the run -------------------------------------------------------------------------------------
+
+HOW_STEPS: Text = {
+    "zh": "从 1 开始，逐次加同一个更新量",
+    "en": "from 1 on, the same update added again and again",
+}
+HOW_ADAM: Text = {
+    "zh": "2^-10 到 1 之间每个 bf16 数各走一步 PyTorch 的 Adam，梯度为 1",
+    "en": "one step of PyTorch's Adam, gradient 1, on every bf16 number from 2^-10 to 1",
+}
+HOW_MOMENT: Text = {
+    "zh": "梯度恒为 1，β₂ = 0.999，走 5000 步",
+    "en": "gradients of 1, β₂ = 0.999, 5000 steps",
+}
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Try each remedy, then Adam on every weight."""
+    u, n = 2.0**-config.exponent, config.steps
+    one = torch.ones((), device=config.device)
+    progress(0.0, "one weight")
+    generator = torch.Generator().manual_seed(config.seed)
+    rounded = stochastic(torch.ones(config.copies, device=config.device), u, n, generator)
+    truth = 1 + n * u
+    progress(0.6, "Adam")
+    rates = {"1e2": 1e-2, "1e3": 1e-3, "1e4": 1e-4, "1e5": 1e-5}
+    bytes_ = extra_bytes(config)
+    metrics = [
+        _exact(
+            "true_sum",
+            truth,
+            {"zh": "不舍入时的结果", "en": "the result without rounding"},
+            HOW_STEPS,
+        ),
+        _exact(
+            "bf16_after",
+            float(plain(one, u, n)),
+            {"zh": "bf16 权重的结果", "en": "result of a bf16 weight"},
+            HOW_STEPS,
+        ),
+        _exact(
+            "master_after",
+            float(with_master(one, u, n)),
+            {
+                "zh": "fp32 主权重的结果，舍入到 bf16",
+                "en": "result of an fp32 master, rounded to bf16",
+            },
+            HOW_STEPS,
+        ),
+        _exact(
+            "kahan_after",
+            float(with_kahan(one, u, n)),
+            {"zh": "bf16 上 Kahan 补偿的结果", "en": "result of Kahan's compensation in bf16"},
+            HOW_STEPS,
+        ),
+        Metric(
+            "stochastic_error",
+            abs(float(rounded.double().mean()) - truth) / truth,
+            "",
+            "bounded",
+            {
+                "zh": "随机舍入：均值的相对误差",
+                "en": "stochastic rounding: relative error of the mean",
+            },
+            HOW_STEPS,
+            0.01,
+            {
+                "zh": "误差无偏，均值的标准差随权重个数的平方根缩小，远小于百分之一",
+                "en": "the error is unbiased, and the mean's deviation falls with the root of the "
+                "number of weights, far below a hundredth",
+            },
+        ),
+        _exact(
+            "smallest_kept_at_1",
+            smallest_kept(1.0, config.device),
+            {"zh": "w = 1 时能留下的最小 2 的幂", "en": "smallest power of two kept at w = 1"},
+            {"zh": "逐次减半", "en": "halved until lost"},
+        ),
+        _exact(
+            "smallest_kept_below_2",
+            smallest_kept(1.9921875, config.device),
+            {
+                "zh": "w 紧邻 2 之下时能留下的最小 2 的幂",
+                "en": "smallest power of two kept just below 2",
+            },
+            {"zh": "逐次减半", "en": "halved until lost"},
+        ),
+        *(
+            _exact(
+                f"moved_at_lr_{name}",
+                moved_share(lr, config.device),
+                {
+                    "zh": f"学习率 {lr:g}：动了的权重比例",
+                    "en": f"learning rate {lr:g}: share of weights that move",
+                },
+                HOW_ADAM,
+            )
+            for name, lr in rates.items()
+        ),
+        _exact(
+            "moved_with_master_at_lr_1e5",
+            moved_share_with_master(1e-5, config.device),
+            {
+                "zh": "学习率 1e-05：动了的 fp32 主权重比例",
+                "en": "learning rate 1e-05: share of fp32 masters that move",
+            },
+            HOW_ADAM,
+        ),
+        _exact(
+            "bf16_moment_stalls_at",
+            moment_after(BF16, 5000),
+            {"zh": "bf16 的二阶矩停在", "en": "a bf16 second moment stalls at"},
+            HOW_MOMENT,
+        ),
+        Metric(
+            "fp32_moment_error",
+            abs(moment_after(torch.float32, 5000) - (1 - 0.999**5000)),
+            "",
+            "bounded",
+            {
+                "zh": "fp32 的二阶矩与闭式之差",
+                "en": "an fp32 second moment, off its closed form by",
+            },
+            HOW_MOMENT,
+            1e-3,
+            {
+                "zh": "每步至多舍入 2^-25，五千步累积不超过 2e-4",
+                "en": "a step rounds by at most 2^-25, five thousand by less than 2e-4",
+            },
+        ),
+        _exact(
+            "master_bytes_per_param",
+            bytes_["master"],
+            {"zh": "主权重多占", "en": "a master copy adds"},
+            {"zh": "存储的字节除以个数", "en": "bytes of its storage over its elements"},
+            "B/param",
+        ),
+        _exact(
+            "kahan_bytes_per_param",
+            bytes_["kahan"],
+            {"zh": "Kahan 的补偿项多占", "en": "Kahan's carry adds"},
+            {"zh": "存储的字节除以个数", "en": "bytes of its storage over its elements"},
+            "B/param",
+        ),
+    ]
+    progress(1.0, "")
+    return Result(tuple(metrics), (paths_figure(config), share_figure(config)))
+
+
+def _exact(name: str, value: float, label: Text, how: Text, unit: Unit = "") -> Metric:
+    return Metric(name, value, unit, "exact", label, how)
+
+
+def paths_figure(config: Config) -> Figure:
+    """Lines: one weight under equal updates, by remedy."""
+    u = 2.0**-config.exponent
+    one = torch.ones((), device=config.device)
+    ticks = tuple(config.steps * i // 10 for i in range(11))
+    ways = {
+        "bf16": ({"zh": "bf16 权重", "en": "bf16 weight"}, plain),
+        "master": ({"zh": "fp32 主权重", "en": "fp32 master"}, with_master),
+        "kahan": ({"zh": "bf16 + Kahan", "en": "bf16 with Kahan"}, with_kahan),
+    }
+    return Figure(
+        "paths",
+        {
+            "zh": f"每步加 2^-{config.exponent}：bf16 的权重一步也没走",
+            "en": f"Adding 2^-{config.exponent} a step: the bf16 weight never moves",
+        },
+        Axis({"zh": "步数", "en": "steps"}),
+        Axis({"zh": "权重", "en": "weight"}),
+        (
+            *(
+                Series(label, ticks, tuple(float(way(one, u, n)) for n in ticks))
+                for label, way in ways.values()
+            ),
+            Series(
+                {"zh": "理论 1 + nu", "en": "theory 1 + nu"},
+                ticks,
+                tuple(1 + n * u for n in ticks),
+                "theory",
+            ),
+        ),
+    )
+
+
+def share_figure(config: Config) -> Figure:
+    """Lines: the share of weights that one Adam step moves, over the learning rate."""
+    rates = tuple(2.0**-k for k in range(20, 4, -1))
+    return Figure(
+        "moved",
+        {
+            "zh": "一步 Adam 能推动多少 bf16 权重（权重均匀分布在 2^-10 到 1 的十个 2 倍区间）",
+            "en": "How many bf16 weights one Adam step moves (weights of ten binades, 2^-10 to 1)",
+        },
+        Axis({"zh": "学习率", "en": "learning rate"}, scale="log10"),
+        Axis({"zh": "动了的权重比例", "en": "share of weights that move"}),
+        (
+            Series(
+                {"zh": "bf16 权重", "en": "bf16 weights"},
+                rates,
+                tuple(moved_share(lr, config.device) for lr in rates),
+            ),
+            Series(
+                {"zh": "fp32 主权重", "en": "fp32 masters"},
+                rates,
+                tuple(moved_share_with_master(lr, config.device) for lr in rates),
+            ),
+        ),
+    )

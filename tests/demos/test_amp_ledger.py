@@ -1,0 +1,127 @@
+"""The AMP ledger against a count by hand of what each tensor of a block costs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from runnable_demos import amp_ledger
+from runnable_demos.amp_ledger import PRESETS, keep, make_block, weight_copies
+from runnable_demos.measure import LiveMemory
+
+SMALL = PRESETS["small"]
+H, A = SMALL.width, SMALL.heads
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[str, float]:
+    """One run of the small preset."""
+    torch.manual_seed(SMALL.seed)
+    result = amp_ledger.run(SMALL, lambda *_: None)
+    return {metric.name: metric.value for metric in result.metrics}
+
+
+# Elements a token, by hand: what the two LayerNorms read; and what they give, q, k, v, the output
+# of attention, what GELU reads and gives.
+NORM_INPUTS = 2 * H
+REST = 2 * H + 3 * H + H + 4 * H + 4 * H
+LOGSUMEXP = A
+STATISTICS = 2 * 2  # mean and 1/σ of two norms
+
+
+def test_bytes_a_token_by_hand(values: dict[str, float]) -> None:
+    """Fp32 keeps all in four bytes; autocast all but the residual stream in two; bf16 all in two."""
+    small = 4 * LOGSUMEXP + 4 * STATISTICS
+    assert values["fp32_saved_bytes_per_token"] == 4 * (NORM_INPUTS + REST) + small
+    assert values["amp_saved_bytes_per_token"] == 4 * NORM_INPUTS + 2 * REST + small
+    bf16_small = 4 * LOGSUMEXP + 2 * STATISTICS
+    assert values["bf16_saved_bytes_per_token"] == 2 * (NORM_INPUTS + REST) + bf16_small
+
+
+def test_the_copies_of_weights_by_hand(values: dict[str, float]) -> None:
+    """The graph keeps one bf16 copy of each of the four weights."""
+    assert values["weight_copy_bytes_per_param"] == 2
+    saved = keep(SMALL, "amp", SMALL.tokens)
+    assert weight_copies(SMALL, saved, SMALL.tokens) == 2 * (3 + 1 + 4 + 4) * H * H
+
+
+def test_break_even_by_hand(values: dict[str, float]) -> None:
+    """The copies cost 24h² bytes once, the activations save 28h bytes a token."""
+    copies = 2 * 12 * H * H
+    saving = (4 - 2) * REST
+    assert values["break_even_tokens"] == math.floor(copies / saving) + 1
+    assert values["break_even_over_width"] == values["break_even_tokens"] / H
+
+
+def test_few_tokens_cost_more_under_autocast(values: dict[str, float]) -> None:
+    """With h/8 tokens the copies outweigh the saving several times over."""
+    n, small = H // 8, 4 * LOGSUMEXP + 4 * STATISTICS
+    amp = n * (4 * NORM_INPUTS + 2 * REST + small) + 24 * H * H
+    assert math.isclose(
+        values["few_tokens_ratio"], amp / (n * (4 * (NORM_INPUTS + REST) + small)), rel_tol=1e-12
+    )
+
+
+def test_states_do_not_change(values: dict[str, float]) -> None:
+    """Weights, gradients and both moments stay fp32: 16 bytes a parameter, and a counter a tensor."""
+    assert values["states_ratio"] == 1
+    assert values["gradients_are_fp32"] is True
+    tensors = 1 + 12 * SMALL.layers + 2 + 1
+    vocabulary = 4 * H
+    parameters = 2 * vocabulary * H + 2 * H + SMALL.layers * (12 * H * H + 13 * H)
+    expected = 16 + 4 * tensors / parameters
+    assert math.isclose(values["states_bytes_per_param"], expected, rel_tol=1e-12)
+
+
+def test_the_cache_outlives_a_backward_within_its_context(values: dict[str, float]) -> None:
+    """All bf16 copies, biases too, stay until the context ends; after it nothing is left."""
+    biases = 3 * H + H + 4 * H + H
+    expected = 2 * (12 * H * H + biases) / (12 * H * H)
+    assert math.isclose(values["inside_left_bytes_per_param"], expected, rel_tol=1e-12)
+    assert values["outside_left_bytes_per_param"] == 0
+
+
+def test_the_cache_shares_one_copy(values: dict[str, float]) -> None:
+    """A weight used four times is cast once with the cache, four times without."""
+    assert values["shared_weight_copies_cached"] == 1
+    assert values["shared_weight_copies_uncached"] == 4
+
+
+def test_ratios_are_between_a_half_and_one(values: dict[str, float]) -> None:
+    """Autocast saves less than half of the activations, bf16 throughout almost exactly half."""
+    assert 0.5 < values["bf16_activation_ratio"] < values["amp_activation_ratio"] < 0.6
+    assert 0.5 < values["bf16_peak_ratio"] < values["peak_ratio"] < 1
+
+
+def test_autocast_computes_what_it_says() -> None:
+    """The ledger is of a block that works: autocast's output is fp32 and near the fp32 one."""
+    torch.manual_seed(0)
+    block = make_block(SMALL, "amp")
+    x = torch.randn(1, 32, H)
+    with sdpa_kernel(SDPBackend.MATH):
+        exact = block(x)
+        with amp_ledger.autocast(SMALL, "amp"):
+            rounded = block(x)
+    assert rounded.dtype is torch.float32
+    # bf16 rounds each product to 2⁻⁸; a few of them add up.
+    assert (rounded - exact).abs().max() / exact.abs().max() < 0.02
+
+
+def test_the_break_even_holds_for_real_memory() -> None:
+    """Below the break-even a real forward under autocast holds more live bytes than fp32."""
+
+    def live(mode: amp_ledger.Mode, n: int) -> int:
+        block = make_block(SMALL, mode)
+        x = torch.randn(1, n, H, requires_grad=True)
+        with LiveMemory() as memory:
+            with amp_ledger.autocast(SMALL, mode):
+                y = block(x * 1.0)
+            held = memory.current
+        del y
+        return held
+
+    assert live("amp", H // 2) > live("fp32", H // 2)
+    assert live("amp", 2 * H) < live("fp32", 2 * H)

@@ -1,0 +1,106 @@
+"""Lost updates against exact arithmetic on fractions."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+
+from runnable_demos import master_weights
+from runnable_demos.master_weights import BF16, BINADES, PRESETS, every_weight, plain
+
+SMALL = PRESETS["small"]
+
+
+def round_bf16(x: Fraction) -> Fraction:
+    """``x`` > 0 rounded to eight significant bits, ties to even, in exact arithmetic."""
+    exponent = math.floor(math.log2(x))
+    gap = Fraction(2) ** (exponent - 7)
+    steps, rest = divmod(x, gap)
+    if rest > gap / 2 or (rest == gap / 2 and steps % 2):
+        steps += 1
+    return steps * gap
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[str, float]:
+    """One run of the small preset."""
+    torch.manual_seed(SMALL.seed)
+    result = master_weights.run(SMALL, lambda *_: None)
+    return {metric.name: metric.value for metric in result.metrics}
+
+
+def test_one_weight_by_exact_arithmetic(values: dict[str, float]) -> None:
+    """In bf16 the weight stays; a master adds up and is rounded once at the end."""
+    u, w = Fraction(1, 2**SMALL.exponent), Fraction(1)
+    for _ in range(SMALL.steps):
+        w = round_bf16(w + u)
+    assert values["bf16_after"] == w == 1
+    truth = 1 + SMALL.steps * u
+    assert values["true_sum"] == truth
+    assert values["master_after"] == round_bf16(truth)
+    assert values["kahan_after"] == round_bf16(truth)
+
+
+@pytest.mark.parametrize("exponent", [6, 7, 8, 10])
+def test_plain_addition_is_bf16_rounding(exponent: int) -> None:
+    """Whatever the update, PyTorch's bf16 addition is the rounding above."""
+    u, w = Fraction(1, 2**exponent), Fraction(3, 4)
+    for _ in range(50):
+        w = round_bf16(w + u)
+    assert float(plain(torch.tensor(0.75), float(u), 50)) == w
+
+
+def test_the_smallest_update_kept(values: dict[str, float]) -> None:
+    """Half a gap is not enough at 1 (the tie goes to the even 1), and is below 2 (127 is odd)."""
+    gap = 2.0**-7
+    assert values["smallest_kept_at_1"] == gap
+    assert values["smallest_kept_below_2"] == gap / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "lr"), [("1e2", 1e-2), ("1e3", 1e-3), ("1e4", 1e-4), ("1e5", 1e-5)]
+)
+def test_moved_shares_by_brute_force(values: dict[str, float], name: str, lr: float) -> None:
+    """Each bf16 weight is moved down by lr in exact arithmetic, and counted where it changes."""
+    moved = total = 0
+    for e in BINADES:
+        for j in range(128):
+            w = (1 + Fraction(j, 128)) * Fraction(2) ** e
+            total += 1
+            moved += round_bf16(w - Fraction(lr)) != w if w > Fraction(lr) else True
+    assert total == every_weight("cpu").numel()
+    assert values[f"moved_at_lr_{name}"] == moved / total
+
+
+def test_fp32_masters_all_move(values: dict[str, float]) -> None:
+    """Every fp32 weight below 1 has a gap of at most 2^-24: 1e-5 moves all of them."""
+    assert values["moved_with_master_at_lr_1e5"] == 1
+
+
+def test_a_bf16_moment_stalls(values: dict[str, float]) -> None:
+    """At 1/4 the increment is 0.00075 and half a gap 2^-10: v never gets further."""
+    assert 0.001 * 0.75 < 2**-10
+    below = round_bf16(Fraction(1, 4) - Fraction(1, 2**10))
+    assert 0.001 * (1 - below) > Fraction(2) ** -11  # just below it still moves
+    assert values["bf16_moment_stalls_at"] == 0.25
+
+
+def test_bytes_by_dtype(values: dict[str, float]) -> None:
+    """A master is an fp32 number a weight, Kahan's carry a bf16 one."""
+    assert values["master_bytes_per_param"] == 4
+    assert values["kahan_bytes_per_param"] == 2
+
+
+def test_stochastic_rounding_is_unbiased_and_stays_on_the_grid() -> None:
+    """One step moves 1 by a whole gap as often as the remainder says, and never elsewhere."""
+    n = 2**16
+    generator = torch.Generator().manual_seed(1)
+    w = master_weights.stochastic(torch.ones(n), 2.0**-9, 1, generator)
+    assert w.dtype is BF16
+    assert set(w.unique().tolist()) == {1.0, 1.0078125}
+    share = (w > 1).double().mean().item()
+    # A quarter of a gap: binomial with p = 1/4; five standard deviations.
+    assert abs(share - 0.25) < 5 * math.sqrt(0.25 * 0.75 / n)
