@@ -1,0 +1,614 @@
+"""How does torch.utils.checkpoint work inside, and where does it stop being transparent?
+
+The question
+    A checkpoint is said to change memory and time and nothing else. By what means, and when is that
+    not so: which differences raise an error, and which pass in silence?
+
+The model
+    Autograd lets one replace what it saves: ``saved_tensors_hooks(pack, unpack)``. A checkpoint
+    packs an empty *holder* in place of each tensor. The first holder to be unpacked runs the
+    function again, with hooks that put the tensors into the holders in the order of saving, and
+    stops by an exception when all are there. ``mini_checkpoint`` is that and the random state.
+
+    What runs again sees the world as it is then. Restored are the input, grad mode, autocast and
+    PyTorch's default random states. Not restored are other random states, buffers, weights,
+    globals, and the input's own storage where it was overwritten.
+
+The measurement
+    Each difference is provoked on purpose. Operators are counted where they run: in the forward,
+    and again within the backward. Gradients are compared bit by bit with those of a plain call.
+
+The result
+    Forty lines do what PyTorch does, to the bit and to the byte. BatchNorm counts each batch
+    twice. NumPy's and one's own generators, and weights changed in between, give wrong gradients
+    without a word; an overwritten input and changed shapes raise.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.graph import Node, saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import CheckpointError, checkpoint, set_checkpoint_early_stop
+
+from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.stacks import Block, Forward, Layer, measure_step, run_layers, run_segments
+
+TITLE: Text = {"zh": "PyTorch 实现", "en": "Inside torch.utils.checkpoint"}
+QUESTION: Text = {
+    "zh": "torch.utils.checkpoint 内部怎样工作？哪些改动会报错，哪些会悄悄给出错的梯度？",
+    "en": "How does torch.utils.checkpoint work inside; which changes raise an error, "
+    "and which give wrong gradients in silence?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of the block and the layers on which all is tried."""
+
+    batch: int = parameter(64, {"zh": "批大小", "en": "batch"}, 2, 4096)
+    width: int = parameter(32, {"zh": "宽度", "en": "width"}, 4, 1024)
+    tokens: int = parameter(64, {"zh": "序列长度", "en": "sequence length"}, 2, 2048)
+    heads: int = parameter(4, {"zh": "头数", "en": "heads"}, 1, 32)
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(batch=16, width=8, tokens=8, heads=2), "full": Config()}
+
+
+# --- a checkpoint in forty lines ----------------------------------------------------------------
+
+
+class Holder:
+    """Stands in the graph for a tensor that is not kept; filled when the function runs again."""
+
+    value: Tensor | None = None
+
+
+class AllThere(Exception):
+    """Every holder is filled: there is no need to run on."""
+
+
+def mini_checkpoint(function: Forward, x: Tensor) -> Tensor:
+    """``function(x)``, of which only ``x`` is kept until the backward (CPU random state alone)."""
+    holders: list[weakref.ref[Holder]] = []  # in the order of saving
+    random_state = torch.get_rng_state()
+
+    def pack(_: Tensor) -> Holder:
+        holder = Holder()
+        holders.append(weakref.ref(holder))
+        return holder
+
+    def unpack(holder: Holder) -> Tensor:
+        if holder.value is None:
+            run_again()
+        value, holder.value = holder.value, None  # used once, then free
+        assert value is not None  # the function saves in the same order each time
+        return value
+
+    def run_again() -> None:
+        saved = 0
+
+        def fill(tensor: Tensor) -> Tensor:
+            nonlocal saved
+            holder = holders[saved]()
+            if holder is not None:  # None: autograd dropped it, nobody will ask
+                holder.value = tensor.detach()
+            saved += 1
+            if saved == len(holders):
+                raise AllThere
+            return tensor.detach()
+
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            torch.set_rng_state(random_state)
+            try:
+                with saved_tensors_hooks(fill, lambda tensor: tensor):
+                    function(x)
+            except AllThere:
+                pass
+
+    with saved_tensors_hooks(pack, unpack):
+        return function(x)
+
+
+# --- tools ---------------------------------------------------------------------------------------
+
+safe = partial(checkpoint, use_reentrant=False)
+reentrant = partial(checkpoint, use_reentrant=True)
+
+
+def whole(function: Forward, x: Tensor) -> Tensor:
+    """A checkpoint that runs all of ``function`` again."""
+    with set_checkpoint_early_stop(False):
+        y: Tensor = safe(function, x)
+    return y
+
+
+class CountOps(TorchDispatchMode):
+    """Counts operators in the forward, and those that run again: with grad mode on, in the backward."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.in_backward = False
+        self.forward = 0
+        self.again = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if not self.in_backward:
+            self.forward += 1
+        elif torch.is_grad_enabled():
+            self.again += 1
+        return func(*args, **(kwargs or {}))
+
+
+def count_ops(forward: Forward, x: Tensor) -> tuple[int, int]:
+    """Operators in the forward, and operators that run again in the backward."""
+    gradient = torch.ones_like(x)
+    with CountOps() as count:
+        y = forward(x)
+        count.in_backward = True
+        y.backward(gradient)
+    return count.forward, count.again
+
+
+def graph_nodes(y: Tensor) -> int:
+    """Nodes of the autograd graph behind ``y``."""
+    seen: set[Node] = set()
+    stack = [y.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            stack += [parent for parent, _ in node.next_functions]
+    return len(seen)
+
+
+def raises(action: Callable[[], object], error: type[Exception] = RuntimeError) -> bool:
+    """Whether ``action`` ends in ``error``."""
+    try:
+        action()
+    except error:
+        return True
+    return False
+
+
+def gradient(y: Tensor, x: Tensor) -> Tensor:
+    """Gradient of the sum of squares of ``y``, so that it depends on ``y``."""
+    return torch.autograd.grad(y.square().sum(), x)[0]
+
+
+# --- what differs --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """A step through BatchNorm: batches it counted, its running mean, all gradients."""
+
+    batches: int
+    mean: Tensor
+    gradients: list[Tensor]
+
+
+def batch_norm(config: Config, wrap: Callable[..., Tensor], momentum: float) -> Norm:
+    """One step of Linear, BatchNorm, ReLU under ``wrap``."""
+    torch.manual_seed(config.seed)
+    norm = nn.BatchNorm1d(config.width, momentum=momentum)
+    layers = nn.Sequential(nn.Linear(config.width, config.width), norm, nn.ReLU())
+    layers.to(config.device)
+    x = torch.randn(config.batch, config.width, device=config.device, requires_grad=True)
+    gradients = torch.autograd.grad(wrap(layers, x).square().sum(), [x, *layers.parameters()])
+    assert norm.running_mean is not None and norm.num_batches_tracked is not None
+    return Norm(int(norm.num_batches_tracked), norm.running_mean.clone(), list(gradients))
+
+
+def call(function: Forward, x: Tensor) -> Tensor:
+    """No checkpoint."""
+    return function(x)
+
+
+def foreign_random(
+    draw: Callable[[], Tensor], seed: Callable[[], object], x: Tensor
+) -> tuple[bool, bool]:
+    """Dropout by a mask that PyTorch's default generator does not draw: equal output, equal gradient?"""
+
+    def function(x: Tensor) -> Tensor:
+        return (x * draw()).relu() * 2
+
+    seed()
+    plain = function(x)
+    seed()
+    again = safe(function, x)
+    outputs = torch.equal(plain, again)
+    return outputs, torch.equal(gradient(plain, x), gradient(again, x))
+
+
+def overwritten(linear: nn.Module, z: Tensor, overwrite: Callable[[Tensor], object]) -> bool:
+    """Whether the gradient survives that the input is overwritten after the forward."""
+
+    def function(x: Tensor) -> Tensor:
+        return F.gelu(linear(x))
+
+    expected = gradient(function(z * 1.0), z)
+    x = z * 1.0
+    y = safe(function, x)
+    with torch.no_grad():
+        overwrite(x)
+    return torch.equal(expected, gradient(y, z))
+
+
+def stale_weights(config: Config, wrap: Callable[..., Tensor]) -> Tensor:
+    """The input's gradient where the weights are changed between forward and backward."""
+    torch.manual_seed(config.seed)
+    layers = nn.Sequential(
+        nn.Linear(config.width, config.width), nn.ReLU(), nn.Linear(config.width, config.width)
+    ).to(config.device)
+    x = torch.randn(config.batch, config.width, device=config.device, requires_grad=True)
+    y = wrap(layers, x)
+    with torch.no_grad():
+        for p in layers.parameters():
+            p.add_(1.0)
+    return gradient(y, x)
+
+
+def changed_shape(linear: nn.Module, x: Tensor) -> None:
+    """A function that looks at a global and returns less when it runs again."""
+    runs = 0
+
+    def function(x: Tensor) -> Tensor:
+        nonlocal runs
+        runs += 1
+        y: Tensor = F.gelu(linear(x)[:, : x.shape[1] // runs])
+        return y
+
+    safe(function, x).sum().backward()
+
+
+def hook_calls(layers: nn.Module, x: Tensor) -> tuple[int, int]:
+    """How often hooks before and after a module's forward are called in one step."""
+    calls = {"before": 0, "after": 0}
+
+    def count(when: str, *_: Any) -> None:
+        calls[when] += 1
+
+    layers.register_forward_pre_hook(partial(count, "before"))
+    layers.register_forward_hook(partial(count, "after"))
+    safe(layers, x).sum().backward()
+    return calls["before"], calls["after"]
+
+
+def runs_of_two_backwards(linear: nn.Module, x: Tensor) -> int:
+    """How often the function runs with a forward and two backwards over a retained graph."""
+    runs = 0
+
+    def function(x: Tensor) -> Tensor:
+        nonlocal runs
+        runs += 1
+        return F.gelu(linear(x))
+
+    y = safe(function, x)
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    return runs
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """The forty lines against PyTorch; operators counted; every difference provoked."""
+    warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
+    device = config.device
+    shape = (config.batch, config.width)
+
+    progress(0.0, "forty lines")
+    layers = [Layer(config.width, "gelu", dropout=0.1).to(device) for _ in range(12)]
+    thirds = [partial(run_layers, layers[i : i + 4]) for i in (0, 4, 8)]
+
+    def mini(x: Tensor) -> Tensor:
+        for segment in thirds:
+            x = mini_checkpoint(segment, x)
+        return x
+
+    def step_gradients(forward: Forward) -> list[Tensor]:
+        torch.manual_seed(config.seed)
+        x = torch.randn(*shape, device=device, requires_grad=True)
+        wanted = [x, *(p for layer in layers for p in layer.parameters())]
+        return list(torch.autograd.grad(forward(x).square().sum(), wanted))
+
+    def same(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
+        return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+    theirs = partial(run_segments, layers, (4, 4, 4))
+    mini_equal = same(step_gradients(partial(run_layers, layers)), step_gradients(mini))
+    mini_peak = measure_step(mini, layers, shape, device).peak
+    their_peak = measure_step(theirs, layers, shape, device).peak
+
+    progress(0.3, "operators")
+    block = Block(config.width, config.heads).to(device)
+    tokens = torch.randn(1, config.tokens, config.width, device=device, requires_grad=True)
+    ways: dict[str, Forward] = {
+        "safe": partial(safe, block),
+        "whole": partial(whole, block),
+        "reentrant": partial(reentrant, block),
+    }
+    ops = {name: count_ops(way, tokens) for name, way in ways.items()}
+    data = tokens.detach()
+
+    progress(0.5, "differences")
+    plain, doubled = (batch_norm(config, wrap, 0.1) for wrap in (call, safe))
+    corrected = batch_norm(config, safe, 1 - sqrt(1 - 0.1))
+    x = torch.randn(*shape, device=device, requires_grad=True)
+    own = torch.Generator()
+    numpy_output, numpy_gradient = foreign_random(
+        lambda: torch.from_numpy(np.random.rand(*shape) > 0.5).float().to(device),
+        lambda: np.random.seed(config.seed),
+        x,
+    )
+    _, own_gradient = foreign_random(
+        lambda: (torch.rand(shape, generator=own) > 0.5).float().to(device),
+        lambda: own.manual_seed(config.seed),
+        x,
+    )
+    linear = nn.Linear(config.width, config.width).to(device)
+    stale = stale_weights(config, safe)
+    torch.manual_seed(config.seed)
+    dropped = safe(lambda x: F.dropout(linear(x), 0.5), x)
+    state = torch.get_rng_state()
+    dropped.sum().backward()
+    untouched = torch.equal(state, torch.get_rng_state())
+    before, after = hook_calls(
+        nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), linear), x
+    )
+    progress(1.0, "done")
+
+    bits: Text = {"zh": "逐张量 torch.equal", "en": "torch.equal tensor by tensor"}
+    provoked: Text = {"zh": "故意触发一次", "en": "provoked on purpose"}
+    counted: Text = {
+        "zh": "分派时计数；反向中 grad 模式打开的算子就是重算",
+        "en": "counted at dispatch; operators with grad mode on within the backward are recompute",
+    }
+    calls: Text = {"zh": "计数", "en": "counted"}
+
+    def fact(name: str, value: bool, zh: str, en: str, how: Text = provoked) -> Metric:
+        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, how)
+
+    def count(name: str, value: int, zh: str, en: str, how: Text = calls) -> Metric:
+        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, how)
+
+    labels: dict[str, Text] = {
+        "safe": {"zh": "非重入", "en": "non-reentrant"},
+        "whole": {"zh": "非重入，不提前停", "en": "non-reentrant, no early stop"},
+        "reentrant": {"zh": "重入", "en": "reentrant"},
+    }
+    return Result(
+        metrics=(
+            fact(
+                "mini_gradients_bit_equal",
+                mini_equal,
+                "四十行的检查点与不设检查点，含 dropout，梯度逐位相等",
+                "gradients of the forty lines and of no checkpoint are bit-equal, with dropout",
+                bits,
+            ),
+            fact(
+                "mini_peak_equal",
+                mini_peak == their_peak,
+                "四十行的检查点与 PyTorch 的峰值逐字节相等",
+                "the forty lines peak at PyTorch's bytes",
+                {
+                    "zh": "12 层 3 段，按字节比较",
+                    "en": "12 layers in 3 segments, compared in bytes",
+                },
+            ),
+            Metric(
+                "rng_state_bytes",
+                torch.get_rng_state().nbytes,
+                "B",
+                "exact",
+                {
+                    "zh": "每个检查点存下的 CPU 随机数状态",
+                    "en": "CPU random state that a checkpoint keeps",
+                },
+                {"zh": "torch.get_rng_state 的字节", "en": "bytes of torch.get_rng_state"},
+            ),
+            fact(
+                "rng_untouched_by_backward",
+                untouched,
+                "反向（含重算）之后，随机数状态不变",
+                "after the backward, recompute included, the random state is what it was",
+            ),
+            count("ops_forward", ops["safe"][0], "块的前向算子数", "operators of a block", counted),
+            count(
+                "ops_again",
+                ops["safe"][1],
+                "非重入：重算的算子数",
+                "non-reentrant: operators that run again",
+                counted,
+            ),
+            count(
+                "ops_again_whole",
+                ops["whole"][1],
+                "不提前停：重算的算子数",
+                "without early stop: operators that run again",
+                counted,
+            ),
+            count(
+                "ops_again_reentrant",
+                ops["reentrant"][1],
+                "重入：重算的算子数",
+                "reentrant: operators that run again",
+                counted,
+            ),
+            count(
+                "graph_nodes",
+                graph_nodes(safe(block, tokens)),
+                "非重入：前向后的图节点数",
+                "non-reentrant: nodes of the graph after the forward",
+            ),
+            count(
+                "graph_nodes_reentrant",
+                graph_nodes(reentrant(block, tokens)),
+                "重入：前向后的图节点数",
+                "reentrant: nodes of the graph after the forward",
+            ),
+            fact(
+                "reentrant_rejects_autograd_grad",
+                raises(
+                    lambda: torch.autograd.grad(
+                        reentrant(block, tokens).sum(), list(block.parameters())
+                    )
+                ),
+                "重入：torch.autograd.grad 报错",
+                "reentrant: torch.autograd.grad raises",
+            ),
+            fact(
+                "reentrant_loses_gradients",
+                not reentrant(block, data).requires_grad,
+                "重入：输入不要梯度时，参数的梯度丢失",
+                "reentrant: with an input that asks for no gradient, the parameters get none",
+            ),
+            fact(
+                "non_reentrant_keeps_gradients",
+                bool(safe(block, data).requires_grad),
+                "非重入：同样情形参数照样有梯度",
+                "non-reentrant: in the same case the parameters get theirs",
+            ),
+            count(
+                "batch_norm_batches",
+                doubled.batches,
+                "一步之后 BatchNorm 记下的批数",
+                "batches that BatchNorm has counted after one step",
+            ),
+            fact(
+                "batch_norm_gradients_equal",
+                same(plain.gradients, doubled.gradients),
+                "BatchNorm 的梯度逐位相等",
+                "BatchNorm's gradients are bit-equal",
+                bits,
+            ),
+            fact(
+                "batch_norm_mean_differs",
+                not torch.equal(plain.mean, doubled.mean),
+                "BatchNorm 的运行均值不等",
+                "BatchNorm's running mean differs",
+                bits,
+            ),
+            Metric(
+                "corrected_mean_error",
+                float((corrected.mean - plain.mean).abs().max() / plain.mean.abs().max()),
+                "",
+                "bounded",
+                {
+                    "zh": "动量改为 1 − √(1 − m) 后，运行均值的相对误差",
+                    "en": "relative error of the running mean with a momentum of 1 − √(1 − m)",
+                },
+                {"zh": "与不设检查点的一步比较", "en": "against a step without checkpoint"},
+                bound=1e-6,
+                reason={
+                    "zh": "两次更新各舍入几次，每次不超过 fp32 的 6e-8",
+                    "en": "two updates with a few roundings each, none above fp32's 6e-8",
+                },
+            ),
+            fact(
+                "numpy_output_equal",
+                numpy_output,
+                "NumPy 掩码：前向输出相等",
+                "NumPy's mask: the output is equal",
+                bits,
+            ),
+            fact(
+                "numpy_gradient_wrong",
+                not numpy_gradient,
+                "NumPy 掩码：梯度错，且没有报错",
+                "NumPy's mask: the gradient is wrong, and nothing raises",
+                bits,
+            ),
+            fact(
+                "own_generator_gradient_wrong",
+                not own_gradient,
+                "自建 torch.Generator：梯度错，且没有报错",
+                "a torch.Generator of one's own: the gradient is wrong, and nothing raises",
+                bits,
+            ),
+            fact(
+                "overwritten_input_raises",
+                raises(lambda: overwritten(linear, x, lambda x: x.mul_(2))),
+                "输入被原地改写：报错",
+                "an input overwritten in place: raises",
+            ),
+            fact(
+                "overwritten_data_wrong",
+                not overwritten(linear, x, lambda x: x.data.mul_(2)),
+                "经 .data 改写输入：梯度错，且没有报错",
+                "an input overwritten through .data: the gradient is wrong, and nothing raises",
+            ),
+            fact(
+                "changed_weights_raise_without",
+                raises(lambda: stale_weights(config, call)),
+                "不设检查点，反向前改权重：报错",
+                "without checkpoint, weights changed before the backward: raises",
+            ),
+            fact(
+                "changed_weights_accepted",
+                bool(stale.isfinite().all()),
+                "设检查点，反向前改权重：照样算出梯度",
+                "with a checkpoint, weights changed before the backward: a gradient comes out",
+            ),
+            fact(
+                "changed_shape_raises",
+                raises(lambda: changed_shape(linear, x), CheckpointError),
+                "重算的形状不同：报错",
+                "other shapes when run again: raises",
+            ),
+            count(
+                "hook_calls_before",
+                before,
+                "一步之中前向前钩子的次数",
+                "calls of a hook before the forward, in one step",
+            ),
+            count(
+                "hook_calls_after",
+                after,
+                "一步之中前向后钩子的次数",
+                "calls of a hook after the forward, in one step",
+            ),
+            count(
+                "runs_of_two_backwards",
+                runs_of_two_backwards(linear, x),
+                "保留图并反向两次，函数运行的次数",
+                "runs of the function with two backwards over a retained graph",
+            ),
+        ),
+        figures=(
+            Figure(
+                "operators",
+                {"zh": "一个块：前向与重算的算子数", "en": "One block: operators, and again"},
+                Axis({"zh": "实现", "en": "implementation"}, categories=tuple(labels.values())),
+                Axis({"zh": "算子数", "en": "operators"}),
+                (
+                    Series(
+                        {"zh": "前向", "en": "forward"},
+                        (0.0, 1.0, 2.0),
+                        tuple(float(ops[name][0]) for name in labels),
+                        "bar",
+                    ),
+                    Series(
+                        {"zh": "重算", "en": "run again"},
+                        (0.0, 1.0, 2.0),
+                        tuple(float(ops[name][1]) for name in labels),
+                        "bar",
+                    ),
+                ),
+            ),
+        ),
+    )

@@ -1,0 +1,140 @@
+"""What checkpoints do and do not restore, against plain calls and counts by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from runnable_demos.checkpoint_torch import (
+    PRESETS,
+    batch_norm,
+    call,
+    count_ops,
+    graph_nodes,
+    mini_checkpoint,
+    run,
+    safe,
+    whole,
+)
+from runnable_demos.metrics import Metric, Result
+
+CONFIG = PRESETS["small"]
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size."""
+    return run(CONFIG, lambda share, what: None)
+
+
+@pytest.fixture(scope="module")
+def metrics(result: Result) -> dict[str, Metric]:
+    """Its metrics by name."""
+    return {m.name: m for m in result.metrics}
+
+
+def test_every_fact_of_the_card_holds(metrics: dict[str, Metric]) -> None:
+    """All truth values: each difference is provoked, and shows."""
+    facts = {name: m.value for name, m in metrics.items() if isinstance(m.value, bool)}
+    assert len(facts) == 16
+    assert all(facts.values()), facts
+
+
+def test_the_mini_checkpoint_runs_the_function_twice_and_no_more() -> None:
+    """Once forward, once in the backward; the part after the last saved tensor is not reached."""
+    seen: list[str] = []
+
+    def function(x: Tensor) -> Tensor:
+        seen.append("begin")
+        y = F.gelu(x)
+        seen.append("end")
+        return y
+
+    x = torch.randn(3, requires_grad=True)
+    y = mini_checkpoint(function, x)
+    assert seen == ["begin", "end"]
+    y.sum().backward()
+    assert seen == ["begin", "end", "begin"]
+    assert x.grad is not None
+    expected = torch.autograd.grad(F.gelu(x).sum(), x)[0]
+    assert torch.equal(x.grad, expected)
+
+
+def test_the_mini_checkpoint_keeps_nothing_of_the_inside() -> None:
+    """A tensor made within is gone after the forward."""
+    import weakref  # noqa: PLC0415 - used once
+
+    inside: list[weakref.ref[Tensor]] = []
+
+    def function(x: Tensor) -> Tensor:
+        y = x.exp()
+        inside.append(weakref.ref(y))
+        return y.sin()
+
+    y = mini_checkpoint(function, torch.randn(3, requires_grad=True))
+    assert inside[0]() is None
+    y.sum().backward()
+
+
+def test_operators_are_counted_where_they_run() -> None:
+    """sin and cos save their input, and before they run: the last one does not run again."""
+    x = torch.randn(3, requires_grad=True)
+    assert count_ops(lambda x: x.sin().cos().sin(), x) == (3, 0)
+    assert count_ops(lambda x: safe(lambda x: x.sin().cos().sin(), x), x) == (3, 2)
+    assert count_ops(lambda x: whole(lambda x: x.sin().cos().sin(), x), x) == (3, 3)
+
+
+def test_nodes_of_a_graph() -> None:
+    """sin, cos and the leaf's accumulator; under a reentrant checkpoint its own node in their place."""
+    x = torch.randn(3, requires_grad=True)
+    assert graph_nodes(x.sin().cos()) == 3
+    assert graph_nodes(safe(lambda x: x.sin().cos(), x)) == 3
+    assert graph_nodes(checkpoint(lambda x: x.sin().cos(), x, use_reentrant=True)) == 2
+
+
+def test_early_stop_leaves_out_the_last_product_and_what_follows(
+    metrics: dict[str, Metric],
+) -> None:
+    """addmm, view and add at the end of a block; the reentrant one also detaches its input."""
+    forward = metrics["ops_forward"].value
+    assert metrics["ops_again"].value == forward - 3
+    assert metrics["ops_again_whole"].value == forward
+    assert metrics["ops_again_reentrant"].value == forward + 1
+    assert metrics["graph_nodes_reentrant"].value == 2
+    assert metrics["graph_nodes"].value > 30
+
+
+def test_batch_norm_averages_twice(metrics: dict[str, Metric]) -> None:
+    """From 0, one update leaves m·mean and two leave (1 − (1 − m)²)·mean."""
+    assert metrics["batch_norm_batches"].value == 2
+    plain, doubled = batch_norm(CONFIG, call, 0.1), batch_norm(CONFIG, safe, 0.1)
+    torch.testing.assert_close(doubled.mean, plain.mean * (1 - 0.9**2) / 0.1)
+    assert plain.batches == 1
+    error = metrics["corrected_mean_error"]
+    assert error.bound is not None
+    assert error.value <= error.bound
+
+
+def test_counts_of_calls(metrics: dict[str, Metric]) -> None:
+    """A hook before runs in both, a hook after only in the forward; each backward runs once more."""
+    assert metrics["hook_calls_before"].value == 2
+    assert metrics["hook_calls_after"].value == 1
+    assert metrics["runs_of_two_backwards"].value == 3
+
+
+def test_the_random_state_is_mersenne_twisters(metrics: dict[str, Metric]) -> None:
+    """As PyTorch documents no size, the state of a generator of one's own is the oracle."""
+    assert metrics["rng_state_bytes"].value == torch.Generator().get_state().numel()
+
+
+def test_a_frozen_input_is_no_obstacle_to_the_non_reentrant_one() -> None:
+    """Gradients of parameters are those of a plain call."""
+    linear = nn.Linear(4, 4)
+    x = torch.randn(2, 4)
+    safe(lambda x: F.gelu(linear(x)), x).sum().backward()
+    expected = torch.autograd.grad(F.gelu(linear(x)).sum(), linear.weight)[0]
+    assert linear.weight.grad is not None
+    assert torch.equal(linear.weight.grad, expected)
