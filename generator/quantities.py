@@ -16,6 +16,9 @@ from math import floor
 MAX_EXPONENT = 400
 """Powers beyond every double; what is larger is a slip of the pen, and slow to compute."""
 
+MAX_LENGTH = 200
+"""Characters of a text that prints one number, its TeX included."""
+
 
 class QuantityError(ValueError):
     """The text prints no number that can be compared; the message is one clause for its author."""
@@ -192,6 +195,8 @@ def _as_double(value: Fraction) -> float:
 
 def read(text: str) -> Quantity:
     """The one number in ``text`` and its unit. Raises ``QuantityError`` where there is not just one."""
+    if len(text) > MAX_LENGTH:
+        raise QuantityError(f"it has {len(text)} characters")
     numbers = list(NUMBER.finditer(text))
     if not numbers:
         raise QuantityError("it prints no number")

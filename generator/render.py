@@ -17,13 +17,13 @@ from typing import Protocol
 
 import nh3
 from markdown_it.token import Token
-from math_core import LatexToMathML
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName
+from generator.mathml import mathml
 from generator.model import (
     Card,
     CardLink,
@@ -120,14 +120,6 @@ def evidence_anchor(demo: str, metric: str, device: str) -> str:
     return f"ev-{demo}-{metric}" + ("" if device == "cpu" else f"-{device}")
 
 
-def math(tex: str, display: bool = False) -> str:
-    r"""TeX → MathML. Raises ``math_core.LatexError`` where it is no TeX; ``check`` has said so before."""
-    return _MATH.convert_with_local_state(tex, displaystyle=display)
-
-
-_MATH = LatexToMathML()
-
-
 # --- sections ------------------------------------------------------------------------------------
 
 
@@ -194,10 +186,10 @@ class _Writer:
         return f"<code>{escape(token.content, quote=False)}</code>"
 
     def _math_inline(self, token: Token) -> str:
-        return math(token.content)
+        return mathml(token.content)
 
     def _math_block(self, token: Token) -> str:
-        return f'<div class="pd-math">{math(token.content, display=True)}</div>'
+        return f'<div class="pd-math">{mathml(token.content, display=True)}</div>'
 
     def _fence(self, token: Token) -> str:
         return code(token.content, token.info.split()[0] if token.info.strip() else "")

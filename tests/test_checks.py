@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator import checks, library, prose
-from generator.checks import near_duplicate
+from generator.checks import blog_source, near_duplicate
 from generator.evidence import Verdict, judge
 from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS
 from generator.model import Claim, place_of
@@ -210,6 +210,27 @@ def test_no_reason_makes_a_false_number_true(tmp_path: Path) -> None:
     assert codes == {"claim-number", "claim-agrees", "bad-silence"}
 
 
+@pytest.mark.parametrize(
+    ("url", "blog"),
+    [
+        ("https://arxiv.org/abs/1604.06174", False),
+        ("https://docs.pytorch.org/docs/stable/checkpoint.html", False),
+        ("https://github.com/pytorch/pytorch/blob/main/torch/utils/checkpoint.py", False),
+        ("https://pytorch.org/blog/activation-checkpointing-techniques/", True),
+        ("https://blog.example.org/memory", True),
+        ("https://engineering.example.org/posts/memory", True),
+        ("https://someone.medium.com/memory", True),
+        ("https://zhuanlan.zhihu.com/p/1", True),
+        ("https://someone.github.io/", True),
+        ("https://notmedium.com/memory", False),
+        ("https://en.wikipedia.org/wiki/Gradient", True),
+    ],
+)
+def test_a_blog_is_known_by_its_address(url: str, blog: bool) -> None:
+    """Hosts where anyone publishes, and addresses that say so, by whole labels of the name."""
+    assert blog_source.is_blog(url) is blog
+
+
 # --- near duplicates against all pairs ------------------------------------------------------------
 
 
@@ -281,18 +302,23 @@ def test_one_digit_of_one_claim_in_one_language_is_found(real: Path) -> None:
 
 
 def test_a_changed_demo_makes_its_evidence_stale(real: Path) -> None:
-    """One comment in one demo, and ``check`` names its record, and no other."""
+    """One comment in one demo, and ``check`` names its record, and those of demos that import it."""
     found, before = load(real)
-    demo = min(demo for demo, device in found.evidence.records if device == "cpu")
-    path = real / "runnable_demos" / f"{demo}.py"
+    known = found.evidence.records.items()
+    demo = min(demo for (demo, device), _ in known if device == "cpu")
+    name = f"runnable_demos/{demo}.py"
+    path = real / name
     content = path.read_bytes()
     path.write_bytes(content + b"# changed\n")
     _, after = load(real)
     path.write_bytes(content)
-    [problem] = [problem for problem in after if problem not in before]
-    assert (problem.code, problem.severity) == ("evidence-stale", "error")
-    assert Path(problem.place.path).name == f"{demo}.cpu.json"
-    assert f"{demo}.py" in problem.message
+    new = [problem for problem in after if problem not in before]
+    assert {Path(problem.place.path).name for problem in new} == {
+        f"{demo}.{device}.json" for (demo, device), record in known if name in record.sources
+    }
+    assert {p.code for p in new} == {"evidence-stale"}
+    assert "error" in {p.severity for p in new}
+    assert all(name in p.message for p in new)
 
 
 def test_katex_reads_every_formula() -> None:

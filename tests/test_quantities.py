@@ -90,6 +90,39 @@ def test_every_printed_form_is_read(text: str, unit: str, value: str, step: str)
     assert quantity.step == Fraction(step)
 
 
+UNITS = {
+    # how many of the unit, by the powers of ten and two that its name stands for
+    "B": {"kB": "1e3", "KB": "1e3", "MB": "1e6", "GB": "1e9", "TB": "1e12", "PB": "1e15",
+          "EB": "1e18", "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
+          "byte": 1, "Bytes": 1, "千字节": "1e3", "百万字节": "1e6", "千万字节": "1e7",
+          "亿字节": "1e8", "万亿字节": "1e12"},
+    "FLOP": {"FLOP": 1, "KFLOPs": "1e3", "MFLOPs": "1e6", "GFLOP": "1e9", "TFLOPs": "1e12",
+             "PFLOPs": "1e15", "EFLOPs": "1e18", "次浮点": 1, "万次浮点运算": "1e4"},
+    "FLOP/s": {"FLOPS": 1, "MFLOPS": "1e6", "PFLOPS": "1e15", "GFLOPs/s": "1e9",
+               "TFLOPs per second": "1e12"},
+    "s": {"sec": 1, "seconds": 1, "ms": "1e-3", "μs": "1e-6", "us": "1e-6", "微秒": "1e-6",
+          "ns": "1e-9", "纳秒": "1e-9", "minutes": 60, "分钟": 60, "h": 3600, "小时": 3600},
+    "token": {"token": 1, "thousand tokens": "1e3", "万词元": "1e4"},
+    "": {"thousand": "1e3", "million": "1e6", "billion": "1e9", "trillion": "1e12", "万": "1e4",
+         "亿": "1e8", "times": 1, "％": "1e-2"},
+    "B/s": {"MB/s": "1e6", "GiB per second": 2**30, "GB/秒": "1e9"},
+    "B/param": {"GB a parameter": "1e9", "字节每参数": 1, "B/params": 1, "字节/个参数": 1},
+    "B/token": {"bytes per token": 1, "字节/个词元": 1, "KB/token": "1e3"},
+    "token/s": {"tokens/s": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("unit", "name", "worth"),
+    [(unit, name, worth) for unit, names in UNITS.items() for name, worth in names.items()],
+)
+def test_every_unit_has_its_worth(unit: str, name: str, worth: str | int) -> None:
+    """Three of each unit are three times its worth, by the metric and the binary prefixes."""
+    quantity = read(f"3 {name}")
+    assert quantity.unit == unit
+    assert quantity.value == 3 * Fraction(worth)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -107,6 +140,8 @@ def test_every_printed_form_is_read(text: str, unit: str, value: str, step: str)
         ("≤ 5", "≤"),
         ("5 or so", "or so"),
         ("1/0", "zero"),
+        ("0^{-1}", "zero"),
+        ("9" * 5000, "5000 characters"),
         ("1e999999999999", "beyond"),
         ("$10^{9999999}$", "beyond"),
     ],
@@ -241,6 +276,8 @@ def test_a_reprinted_power_of_ten_is_right(value: float, decimals: int, form: st
         ("5", -7, "−7"),
         ("-5", -7, "-7"),
         ("+5%", 0.07, "+7%"),
+        ("-5", 0, "0"),
+        ("1.00e-06", 0, "0.00e00"),
         ("1/3", 0.25, "1/4"),
         (r"$\tfrac13$", 2 / 7, r"$\tfrac{2}{7}$"),
         ("$2^{-24}$", 2.0**-14, "$2^{-14}$"),

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from generator import library, prose
+from generator.mathml import mathml
 from generator.model import Card, Claim
 from generator.parse import parse
-from generator.render import RenderedCard, localise, math, render, sanitised
+from generator.render import RenderedCard, localise, render, sanitised
 
 ROOT = Path(__file__).parents[1]
 CARD = (Path(__file__).parent / "library/cards/numerics/kahan-sum.md").read_text(encoding="utf-8")
@@ -206,7 +207,7 @@ FORMULAS = (
 def test_formulas_pass_the_sanitiser_unharmed(tex: str) -> None:
     """The sanitiser knows every element and attribute that formulas need."""
     for display in (False, True):
-        html = math(tex, display)
+        html = mathml(tex, display)
         assert Events(sanitised(html)).seen == Events(html).seen
 
 
@@ -217,7 +218,7 @@ def test_every_formula_of_our_cards_passes_the_sanitiser_unharmed() -> None:
     count = 0
     for card in found.cards.values():
         for token in prose.formulas(card):
-            html = math(token.content, token.type == "math_block")
+            html = mathml(token.content, token.type == "math_block")
             assert Events(sanitised(html)).seen == Events(html).seen
             count += 1
     assert count > 100

@@ -25,7 +25,7 @@ _OTHER = "\ufffc"
 
 # --- the pattern ---------------------------------------------------------------------------------
 
-_GAP = r"[\s$-]*"
+_GAP = r"[\s$-]{0,20}"
 _OPERAND = rf"\s*[\d({_OTHER}]"
 
 
@@ -43,7 +43,7 @@ _UNITS = (
 _QUANTITY = re.compile(
     rf"""(?<![A-Za-z0-9_.])(?<![A-Za-z]-)
     (?: 百分之\s*\d+(?:\.\d+)?
-      | \d(?:[\d,.]*\d)?
+      | \d(?:[\d,.]{{0,40}}\d)?
         (?: ×(?!{_OPERAND}|[A-Za-z])                                    # 2.1× faster, but not 4×4
           | {_GAP}×(?!{_OPERAND}|\s*[A-Za-z])                           # $2 \times$, but not 2 × n
           | x(?![\w(])
@@ -59,7 +59,7 @@ _TENS = "teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thou
 _ONES = "one|two|three|four|five|six|seven|eight|nine|ten"
 _SYMBOL = r"(?:[kKMGTP]i?B|[mµn]s|[KMGTP]FLOPs?)(?![A-Za-z])"
 _SPELLED = re.compile(
-    rf"""(?<!第)(?: [一二两三四五六七八九]?[十百千][零一二三四五六七八九十百千]*[万亿]?
+    rf"""(?<!第)(?: [一二两三四五六七八九]?[十百千][零一二三四五六七八九十百千]{{0,12}}[万亿]?
           (?: \s*(?:{_any(_LETTERS)}|B)(?![A-Za-z]) | \s*(?:个\s*)?(?:{_any(_CHARACTERS)}) )
         | [一二两三四五六七八九]\s*{_SYMBOL} )
       | \b(?: (?:eleven|twelve|\w*(?:{_TENS})(?:[\s-](?:and\s)?[a-z]+)?)[\s-]+(?:{_any(_LETTERS)}|B)\b

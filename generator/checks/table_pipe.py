@@ -14,14 +14,16 @@ SENTENCE = (
     r"No `|` within `$…$` splits a table's cell: there it is written `\mid` or `\lvert … \rvert`."
 )
 
-_CODE = re.compile(r"(`+)(?:(?!\1).)+\1")
 _DOLLAR = re.compile(r"(?<!\\)(?:\\\\)*\$")
 
 
 def check(base: Base) -> Iterator[Problem]:
     """Each cell in which a formula begins, or ends, alone."""
     for passage in base.passages:
-        if passage.role == "cell" and len(_DOLLAR.findall(_CODE.sub("", passage.raw))) % 2:
+        if passage.role != "cell":
+            continue
+        code = " ".join(piece.text for piece in passage.pieces if piece.kind == "code")
+        if (len(_DOLLAR.findall(passage.raw)) - len(_DOLLAR.findall(code))) % 2:
             message = "a formula is cut in two: its `|` ends the table's cell"
             hint = r"Write `\mid`, or `\lvert x \rvert` for an absolute value."
             yield Problem(passage.place, CODE, message, hint, SEVERITY)

@@ -17,7 +17,7 @@ SENTENCE = (
 )
 
 _WRONG = re.compile(
-    r"""(?<![A-Za-z0-9_.-])\d[\d,.]*(?P<gap>[\s\u00a0]*)(?P<unit>
+    r"""(?<![A-Za-z0-9_.-])\d[\d,.]{0,40}\s{0,9}(?P<unit>
         (?:[kmgtp]i?b|[KMGTP]i?b|[mgtp]i?B|KIB|MIB|GIB|TIB|[kmgtp]IB|[KMGTP]b)(?![A-Za-z/])
       | (?<=\d)[GT](?=\s*(?:显存|内存|显卡|的?卡|VRAM|RAM|memory|HBM|of\b)|[，。；、）,.;)\s]*$|[\s]*[\u4e00-\u9fff])
       | [KMGTP]?flops?\b | [KMGTP]Flops?\b

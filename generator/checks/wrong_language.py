@@ -20,7 +20,7 @@ SENTENCE = (
 
 _HAN = re.compile(f"[{HAN}]")
 _CHINESE = re.compile(rf"[{HAN}\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+")
-_QUOTED = re.compile('“[^”]*”|‘[^’]*’|"[^"]*"|（[^）]*）')
+_QUOTED = re.compile('“[^”]{,99}”|‘[^’]{,99}’|"[^"]{,99}"|（[^）]{,99}）')
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _SENTENCE_OF_WORDS = 6
 """So many Latin words are no longer a list of names in a Chinese card, but a sentence."""
