@@ -165,11 +165,34 @@ def copies_of_a_shared_weight(config: Config, cache: bool) -> int:
     return sum(t.shape == (h, h) and not t.shared for t in saved.tensors)
 
 
+def softmax_bytes(config: Config, cast: bool) -> float:
+    """Bytes that softmax and the product after it save for one attention score.
+
+    ``cast``: the scores are bf16, softmax runs in fp32 as CUDA's autocast has it, and the product
+    takes bf16 again. It is written out here, because the CPU's autocast leaves softmax alone.
+    """
+    n, d = config.width, 8
+    scores = torch.randn(n, n, device=config.device, requires_grad=True)
+    value = torch.randn(n, d, device=config.device, requires_grad=True)
+    exclude = [value]
+    if cast:
+        scores, value = scores.bfloat16(), value.bfloat16()
+        exclude.append(value)
+    with saved_tensors(exclude) as saved:
+        weights = torch.softmax(scores.float(), -1)
+        (weights.bfloat16() if cast else weights) @ value
+    return saved.bytes / (n * n)
+
+
 # --- the run -------------------------------------------------------------------------------------
 
 HOW_SAVED: Text = {
     "zh": "saved_tensors_hooks，按存储去重，不含参数；一个 block 的前向",
     "en": "saved_tensors_hooks, each storage once, without parameters; the forward of one block",
+}
+HOW_SOFTMAX: Text = {
+    "zh": "saved_tensors_hooks 读出的字节除以分数个数",
+    "en": "bytes read by saved_tensors_hooks over the number of scores",
 }
 HOW_STEP: Text = {
     "zh": "同一个小 GPT 与 Adam 的第二步，逐次分配、释放跟踪存活字节",
@@ -348,6 +371,26 @@ def run(config: Config, progress: Progress) -> Result:
                 "en": "copies of a weight used four times, without the cache",
             },
             HOW_SAVED,
+        ),
+        _exact(
+            "softmax_fp32_bytes_per_score",
+            softmax_bytes(config, cast=False),
+            "B",
+            {
+                "zh": "fp32 的 softmax 与其后的乘法：每个分数保存",
+                "en": "softmax and the product after it in fp32: saved for each score",
+            },
+            HOW_SOFTMAX,
+        ),
+        _exact(
+            "softmax_amp_bytes_per_score",
+            softmax_bytes(config, cast=True),
+            "B",
+            {
+                "zh": "bf16 分数、fp32 softmax、bf16 乘法：每个分数保存",
+                "en": "bf16 scores, fp32 softmax, bf16 product: saved for each score",
+            },
+            HOW_SOFTMAX,
         ),
         _exact(
             "peak_ratio",

@@ -90,6 +90,12 @@ def test_the_cache_shares_one_copy(values: dict[str, float]) -> None:
     assert values["shared_weight_copies_uncached"] == 4
 
 
+def test_a_softmax_in_fp32_is_kept_twice(values: dict[str, float]) -> None:
+    """Fp32 shares one output with the product; under autocast its bf16 copy is kept beside it."""
+    assert values["softmax_fp32_bytes_per_score"] == 4
+    assert values["softmax_amp_bytes_per_score"] == 4 + 2
+
+
 def test_ratios_are_between_a_half_and_one(values: dict[str, float]) -> None:
     """Autocast saves less than half of the activations, bf16 throughout almost exactly half."""
     assert 0.5 < values["bf16_activation_ratio"] < values["amp_activation_ratio"] < 0.6
