@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from typing import get_args
 
@@ -136,6 +137,11 @@ class Book:
             for module in self.library.modules.values()
             for planned in module.planned
         }
+
+    @property
+    def updated(self) -> date:
+        """The day on which the newest card last changed."""
+        return max(card.updated for card in self.library.cards.values())
 
     @cached_property
     def states(self) -> Mapping[State, int]:

@@ -26,6 +26,7 @@ from rich.text import Text
 from generator import filesystem, lab_cli, library, new_card
 from generator import refresh as refreshing
 from generator.assets import MissingAssetsError
+from generator.evidence import DRAFTABLE
 from generator.filesystem import ENVIRONMENT_CODES, USAGE_CODES
 from generator.library import Library
 from generator.problems import Problem
@@ -75,8 +76,6 @@ EvidenceOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 CARDS = Path("cards")
-_DRAFTABLE = ("claim", "evidence")
-"""Codes of problems with numbers; a draft shows those numbers as stale."""
 
 
 @app.command()
@@ -132,7 +131,7 @@ def build(
     """Build the site, the handbook and every other output; on an error the old ones stay."""
     from generator import build as building  # noqa: PLC0415 - drawing is slow to import
 
-    found = _sound(cards, demos, evidence, out, _DRAFTABLE if draft else ())
+    found = _sound(cards, demos, evidence, out, DRAFTABLE if draft else ())
     err = Console(stderr=True)
     bar = Progress(console=err, transient=True, disable=not err.is_terminal)
     with _writing(), bar as progress:

@@ -21,6 +21,9 @@ from runnable_demos.metrics import Metric, Record
 Key = tuple[str, str]
 """A demo and the device of its record."""
 
+DRAFTABLE = ("claim", "evidence")
+"""How the codes of problems with numbers begin; a draft shows such numbers as stale."""
+
 State = Literal["proven", "measured", "bounded", "refuted", "stale"]
 
 

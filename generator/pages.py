@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache, partial
 from html import escape
 from pathlib import Path
@@ -60,6 +61,7 @@ class Page:
     title: Text
     description: Text
     body: str
+    updated: date
     headings: tuple[Heading, ...] = ()
     in_navigation: bool = False
 
@@ -196,6 +198,7 @@ def card_page(book: Book, card: Card, at: SiteAddresses) -> Page:
         card.title,
         {each: answer(card, each) for each in LANGS},
         article(book, card, at),
+        card.updated,
         tuple(headings),
     )
 
@@ -244,9 +247,7 @@ def redirects(book: Book) -> Iterator[tuple[str, str]]:
             here = SiteAddresses(card_address(former)).card(card.id)
             yield (
                 card_address(former) + "index.html",
-                f'<!doctype html><meta charset="utf-8"><title>{escape(card.title["en"])}</title>'
-                f'<link rel="canonical" href="{here}"><meta http-equiv="refresh" content="0; url={here}">'
-                f'<a href="{here}">{escape(card.title["zh"])} · {escape(card.title["en"])}</a>\n',
+                template("redirect.html", title=card.title, here=here),
             )
 
 
@@ -265,7 +266,7 @@ def _page(
     **values: object,
 ) -> Page:
     body = _template(template).render(book=book, at=at, **values)
-    return Page(at.address, title, description, body, tuple(headings), in_navigation)
+    return Page(at.address, title, description, body, book.updated, tuple(headings), in_navigation)
 
 
 def _newest(book: Book) -> list[Card]:

@@ -16,9 +16,11 @@ from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from generator import assets, book, library, pages
 from generator.book import Book
+from generator.evidence import DRAFTABLE
 from generator.lang import LANGS
 from generator.pages import Page
 from generator.search_data import search_data
@@ -71,7 +73,7 @@ def _files(content: Book, site_url: str) -> Mapping[str, bytes]:
         "study.json": _json(study_data(content.library)),
         "favicon.svg": FAVICON.encode(),
         "social.png": social_card(),
-        "robots.txt": f"User-agent: *\nAllow: /\nSitemap: {site_url}sitemap.xml\n".encode(),
+        "robots.txt": _robots(site_url).encode(),
     }
     files |= assets.bundles()
     for name in (*assets.LIBRARIES, assets.FONT):
@@ -79,6 +81,16 @@ def _files(content: Book, site_url: str) -> Mapping[str, bytes]:
     for address, html in pages.redirects(content):
         files[address] = html.encode()
     return files
+
+
+def _robots(site_url: str) -> str:
+    everyone = "User-agent: *\nAllow: /\n"
+    return everyone if _is_local(site_url) else f"{everyone}Sitemap: {site_url}sitemap.xml\n"
+
+
+def _is_local(address: str) -> bool:
+    """Whether an address means this machine alone, as that of a preview does."""
+    return urlsplit(address).hostname in {None, "localhost", "127.0.0.1"}
 
 
 def _json(data: object) -> bytes:
@@ -106,10 +118,13 @@ def social_card() -> bytes:
 _SITE = "pd_site"
 
 
-def configure(config: Any) -> Any:
-    """Load the base, or take what ``export`` has prepared; add navigation, styles and scripts."""
-    prepared = _prepared.get() or _load(Path(config.docs_dir), Path(config.config_file_path).parent)
-    content, demos = prepared
+def configure(config: Any, *, draft: bool = False) -> Any:
+    """Load the base, or take what ``export`` has prepared; add navigation, styles and scripts.
+
+    A ``draft`` shows stale and contradicted numbers as stale; what is published has none.
+    """
+    root = Path(config.config_file_path).parent
+    content, demos = _prepared.get() or _load(Path(config.docs_dir), root, draft)
     made = make(content, demos, config.site_url or "", config.extra.get("report_url", ""))
     config.extra[_SITE] = made
     config.extra["pd_early"] = assets.early_script()
@@ -128,14 +143,18 @@ def _deferred(path: str) -> Any:
     return script
 
 
-def _load(cards: Path, root: Path) -> tuple[Book, Path | None]:
+def _load(cards: Path, root: Path, draft: bool) -> tuple[Book, Path | None]:
     from mkdocs.exceptions import PluginError  # noqa: PLC0415 - slow to import
 
     demos = root / DEMOS
     found, problems = library.load(
         Path(os.path.relpath(cards)), demos=demos if demos.is_dir() else None
     )
-    errors = [problem for problem in problems if problem.severity == "error"]
+    errors = [
+        problem
+        for problem in problems
+        if problem.severity == "error" and not (draft and problem.code.startswith(DRAFTABLE))
+    ]
     if errors or found is None:
         shown = "\n".join(str(problem) for problem in errors)
         raise PluginError(f"the cards have problems:\n{shown}")
@@ -191,4 +210,11 @@ def content(page: Any, config: Any) -> str:
     page.toc = TableOfContents(
         [AnchorLink(pages.bilingual(h.title), h.anchor, 1) for h in own.headings]
     )
+    page.update_date = own.updated.isoformat()
     return own.body
+
+
+def forget_local_address(page: Any) -> None:
+    """A site that was not told its address has no canonical one; the preview's would mislead."""
+    if _is_local(page.canonical_url or ""):
+        page.canonical_url = None
