@@ -84,7 +84,7 @@ class AllThere(Exception):
 def mini_checkpoint(function: Forward, x: Tensor) -> Tensor:
     """``function(x)``, of which only ``x`` is kept until the backward (CPU random state alone)."""
     holders: list[weakref.ref[Holder]] = []  # in the order of saving
-    random_state = torch.get_rng_state()
+    rng = torch.get_rng_state()
 
     def pack(_: Tensor) -> Holder:
         holder = Holder()
@@ -99,20 +99,18 @@ def mini_checkpoint(function: Forward, x: Tensor) -> Tensor:
         return value
 
     def run_again() -> None:
-        saved = 0
+        order = iter(enumerate(holders, 1))
 
         def fill(tensor: Tensor) -> Tensor:
-            nonlocal saved
-            holder = holders[saved]()
-            if holder is not None:  # None: autograd dropped it, nobody will ask
+            saved, ref = next(order)
+            if (holder := ref()) is not None:  # None: autograd dropped it, nobody will ask
                 holder.value = tensor.detach()
-            saved += 1
             if saved == len(holders):
                 raise AllThere
             return tensor.detach()
 
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.set_rng_state(random_state)
+            torch.set_rng_state(rng)
             try:
                 with saved_tensors_hooks(fill, lambda tensor: tensor):
                     function(x)

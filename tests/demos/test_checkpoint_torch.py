@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import weakref
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,6 +15,8 @@ from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.checkpoint_torch import (
     PRESETS,
+    AllThere,
+    Holder,
     batch_norm,
     call,
     count_ops,
@@ -65,8 +72,6 @@ def test_the_mini_checkpoint_runs_the_function_twice_and_no_more() -> None:
 
 def test_the_mini_checkpoint_keeps_nothing_of_the_inside() -> None:
     """A tensor made within is gone after the forward."""
-    import weakref  # noqa: PLC0415 - used once
-
     inside: list[weakref.ref[Tensor]] = []
 
     def function(x: Tensor) -> Tensor:
@@ -79,8 +84,36 @@ def test_the_mini_checkpoint_keeps_nothing_of_the_inside() -> None:
     y.sum().backward()
 
 
+def test_the_code_on_the_card_is_the_demos() -> None:
+    """Both languages print it, without annotations, comments and assertions; it runs as it stands."""
+    card = Path("cards/deep-learning/checkpoint-torch.md").read_text(encoding="utf-8")
+    blocks = [part.split("```")[0] for part in card.split("```python\n")[1:]]
+    assert len(blocks) == 2
+    assert len(set(blocks)) == 1
+    names = {
+        "torch": torch,
+        "weakref": weakref,
+        "saved_tensors_hooks": torch.autograd.graph.saved_tensors_hooks,
+        "Holder": Holder,
+        "AllThere": AllThere,
+    }
+    exec(blocks[0], names)  # the card's own words
+    printed = ast.parse(blocks[0])
+    own = ast.parse(inspect.getsource(mini_checkpoint))
+    assert [n.name for n in ast.walk(printed) if isinstance(n, ast.FunctionDef)] == [
+        n.name for n in ast.walk(own) if isinstance(n, ast.FunctionDef)
+    ]
+    x = torch.randn(5, 4, requires_grad=True)
+    layers = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Dropout(0.5))
+    gradients = []
+    for way in (lambda f, x: f(x), names["mini_checkpoint"]):
+        torch.manual_seed(1)
+        gradients.append(torch.autograd.grad(way(layers, x).square().sum(), x)[0])
+    assert torch.equal(*gradients)
+
+
 def test_operators_are_counted_where_they_run() -> None:
-    """sin and cos save their input, and before they run: the last one does not run again."""
+    """Sin and cos save their input, and before they run: the last one does not run again."""
     x = torch.randn(3, requires_grad=True)
     assert count_ops(lambda x: x.sin().cos().sin(), x) == (3, 0)
     assert count_ops(lambda x: safe(lambda x: x.sin().cos().sin(), x), x) == (3, 2)
