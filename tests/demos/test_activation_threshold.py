@@ -1,0 +1,80 @@
+"""Thresholds against closed forms in whole numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runnable_demos.activation_threshold import (
+    PRESETS,
+    STATES,
+    WEIGHTS,
+    Gpt,
+    crossing,
+    llama_crossing,
+    model_activations,
+    run,
+)
+from runnable_demos.llama import LLAMA_7B, LLAMA_70B, Size
+
+
+def ceil_div(a: int, b: int) -> int:
+    """The smallest whole number that is at least a / b."""
+    return -(-a // b)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("limit", [1, 7, 100, 101, 12345])
+def test_crossing_against_a_search_one_by_one(limit: int, power: int) -> None:
+    """The first number that is large enough, for straight and for bent growth."""
+
+    def grow(n: int) -> int:
+        return 3 * n + 5 * n**power
+
+    assert crossing(grow, limit) == next(n for n in range(1, limit + 2) if grow(n) >= limit)
+
+
+@pytest.mark.parametrize("p", [WEIGHTS, STATES])
+@pytest.mark.parametrize(("h", "a", "layers"), [(64, 4, 1), (64, 4, 4), (96, 2, 2)])
+def test_gpt_by_hand(h: int, a: int, layers: int, p: int) -> None:
+    """12h² + 13h parameters against 34h + 4a + 8 bytes a token: layers cancel."""
+    expected = ceil_div(p * (12 * h * h + 13 * h), 34 * h + 4 * a + 8)
+    assert Gpt(h, a, layers).crossing(p) == expected
+
+
+def test_gpt_with_the_matrix_by_hand() -> None:
+    """The smallest s with s (34h + 8) + 5as² bytes or more."""
+    h, a, p = 64, 4, STATES
+    limit = p * (12 * h * h + 13 * h)
+    expected = next(s for s in range(1, 9999) if s * (34 * h + 8) + 5 * a * s * s >= limit)
+    assert Gpt(h, a, fused=False).crossing(p) == expected
+
+
+@pytest.mark.parametrize("size", [LLAMA_7B, LLAMA_70B])
+def test_llama_by_hand(size: Size) -> None:
+    """2h² + 2h·gd + 3hf + 2h parameters against 12h + 4gd + 8f + 4a + 8 bytes a token."""
+    h, f, a, gd = size.h, size.f, size.a, size.g * size.h // size.a
+    n = 2 * h * h + 2 * h * gd + 3 * h * f + 2 * h
+    c = 12 * h + 4 * gd + 8 * f + 4 * a + 8
+    assert llama_crossing(size, WEIGHTS) == ceil_div(WEIGHTS * n, c)
+
+
+def test_whole_model_by_hand() -> None:
+    """Layers, the last norm and head, cross-entropy in fp32, rotary tables; or one input a block."""
+    size, tokens = replace(LLAMA_7B, L=5), 96
+    h, f, a, V, d = size.h, size.f, size.a, size.V, 128
+    ends = 2 * h + 4 + 2 * h + 4 * V
+    layer = 16 * h + 8 * f + 4 * a + 8
+    weight = 4  # cross-entropy's total weight, one number
+    assert model_activations(size, tokens, False) == tokens * (5 * layer + ends + 4 * d) + weight
+    assert model_activations(size, tokens, True) == tokens * (5 * 2 * h + ends + 4 * d) + weight
+
+
+def test_metrics() -> None:
+    """Small sizes: depth cancels, and thresholds scale with the width."""
+    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
+    assert metrics["depth_cancels"] is True
+    assert metrics["gpt_weights_per_width"] == pytest.approx(12 / 17, rel=0.01)
+    assert metrics["gpt_states_per_width"] == pytest.approx(96 / 17, rel=0.01)
+    assert metrics["gpt_matrix_weights"] < metrics["gpt_weights"]
