@@ -8,9 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,9 +20,10 @@ from hypothesis import strategies as st
 
 from generator import checks, library, prose
 from generator.checks import blog_source, near_duplicate
-from generator.evidence import Verdict, judge
+from generator.evidence import Evidence, Verdict, judge
 from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS
 from generator.model import Claim, place_of
+from generator.parse import parse
 from generator.problems import Problem
 
 HERE = Path(__file__).parent
@@ -229,6 +232,31 @@ def test_no_reason_makes_a_false_number_true(tmp_path: Path) -> None:
 def test_a_blog_is_known_by_its_address(url: str, blog: bool) -> None:
     """Hosts where anyone publishes, and addresses that say so, by whole labels of the name."""
     assert blog_source.is_blog(url) is blog
+
+
+HOSTILE = [
+    "1,", "1 ", "1-", "1\u00a0", "1G,", "十", "一", "twenty ", "one hundred and ", "“", '"', "（",
+    "汉,", "汉 ", "O(L)", "s=2", "a", "frac", "众", "it is ", "$x$ ", "`a` ", r"\text{", r"\$", "| a ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_no_text_makes_a_rule_slow(unit: str) -> None:
+    """Twenty thousand characters of anything cost seconds at most: no pattern backtracks far."""
+    text = merged("").replace("- 向量", f"- {unit * (20_000 // len(unit))} 向量")
+    card, _ = parse(text, "numerics/case.md")
+    assert card is not None
+    start = time.process_time()
+    checks.run(SimpleNamespace(cards={"case": card}, evidence=Evidence()))
+    assert time.process_time() - start < 10
+
+
+def test_a_formula_that_nests_too_deeply_is_a_problem_and_no_crash(tmp_path: Path) -> None:
+    """The parser of TeX recurses; what would overflow its stack is never given to it."""
+    text = merged("").replace("深度记为 $d$", f"深度记为 ${'{' * 20_000}d{'}' * 20_000}$")
+    [problem] = problems_of(text, tmp_path)
+    assert problem.code == "tex"
+    assert "40,001 characters" in problem.message
 
 
 # --- near duplicates against all pairs ------------------------------------------------------------

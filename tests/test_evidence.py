@@ -258,4 +258,6 @@ def test_each_kind_of_broken_evidence_has_its_sentence(tmp_path: Path, demos: Pa
     assert "object" in listed.message
     assert "`counting.cpu.json`" in name.hint
     assert "“small”" in tiny.message
-    assert all("--record" in p.hint for p in (cut, digit, field, latin, listed, tiny))
+    for problem in (cut, digit, field, latin, listed, tiny):
+        demo = Path(problem.place.path).name.removesuffix(".cpu.json")
+        assert f"`proofdeck demo run {demo} --record`" in problem.hint
