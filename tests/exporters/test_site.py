@@ -1,0 +1,483 @@
+"""The site as a browser and a search engine find it: whole, bilingual, local, the same each time."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+import urllib.request
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from generator.book import Book, bind
+from generator.exporters import site
+from tests.exporters.html_tree import Element, read
+
+ROOT = Path(__file__).parents[2]
+BASE = Path(__file__).parents[1] / "library"
+ADDRESS = "https://cards.example/deck/"
+SECTIONS = ["answer", "insights", "derivation", "tradeoffs", "pitfalls", "followups"]
+
+
+@pytest.fixture(scope="module")
+def built(book: Book, demos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the small base, below a path on a host of its own."""
+    out = tmp_path_factory.mktemp("site") / "site"
+    os.environ["SITE_URL"] = ADDRESS
+    try:
+        site.export(book, out, demos)
+    finally:
+        del os.environ["SITE_URL"]
+    return out
+
+
+@pytest.fixture(scope="module")
+def trees(built: Path) -> dict[str, Element]:
+    """Every page by its address from the site's root."""
+    return {
+        file.relative_to(built).as_posix().removesuffix("index.html"): read(
+            file.read_text(encoding="utf-8")
+        )
+        for file in sorted(built.rglob("*.html"))
+    }
+
+
+@pytest.fixture(scope="module")
+def card(trees: dict[str, Element]) -> Element:
+    """The article of a card."""
+    return trees["cards/kahan-sum/"].all("article", class_="pd-card")[0]
+
+
+def test_every_kind_of_page_is_there(trees: dict[str, Element]) -> None:
+    """Addresses come from ids alone."""
+    assert trees.keys() == {
+        "",
+        "404.html",
+        "about/",
+        "cards/float-bytes/",
+        "cards/kahan-sum/",
+        "cards/round-off/",
+        "cards/rounding/",
+        "demos/float_sums/",
+        "graph/",
+        "numerics/",
+        "paths/sums-in-an-hour/",
+        "report/",
+        "study/",
+    }
+
+
+def test_ids_are_unique_on_each_page(trees: dict[str, Element]) -> None:
+    """An anchor leads to one place."""
+    for address, tree in trees.items():
+        ids = [element["id"] for element in tree.all() if element["id"]]
+        assert sorted(set(ids)) == sorted(ids), address
+
+
+def test_every_link_leads_to_a_page_and_a_place_on_it(
+    built: Path, trees: dict[str, Element]
+) -> None:
+    """Relative links, resources and anchors resolve within the site, wherever it stands."""
+    ids = {address: {each["id"] for each in tree.all()} for address, tree in trees.items()}
+    count = 0
+    for address, tree in trees.items():
+        if address == "404.html":
+            continue  # shown at any depth, so its links are absolute
+        for element in tree.all():
+            for name in ("href", "src"):
+                target = urlsplit(element[name])
+                if not element[name] or target.scheme in ("https", "data"):
+                    continue
+                assert not target.scheme, element[name]
+                path = posixpath.normpath(posixpath.join(address, unquote(target.path) or "."))
+                file = built / path
+                assert file.exists(), (address, element[name])
+                if file.is_dir():
+                    assert (file / "index.html").is_file(), (address, element[name])
+                    page = "" if path == "." else f"{path}/"
+                    if target.fragment and not target.path:
+                        page = address
+                    assert not target.fragment or target.fragment in ids[page] | {"__toc"}
+                count += 1
+    assert count > 300
+
+
+def test_nothing_is_loaded_from_another_host(built: Path, trees: dict[str, Element]) -> None:
+    """Neither a page nor a style names a resource elsewhere; links for the reader may."""
+    for address, tree in trees.items():
+        for element in tree.all():
+            resource = element["src"] or (element["href"] if element.tag == "link" else "")
+            if element["rel"] not in ("canonical", "prev", "next"):
+                assert urlsplit(resource).scheme in ("", "data"), (address, resource)
+    for file in [*built.rglob("*.css"), *built.rglob("*.html")]:
+        text = file.read_text(encoding="utf-8")
+        assert not re.findall(r"(?:url\(|@import\s+)[\"']?(?:https?:)?//", text), file
+    assert not list(built.rglob("*.map.html"))
+
+
+def test_both_languages_of_a_card_are_marked_and_paired(card: Element) -> None:
+    """Each section holds a half a language, in the same order, with its ``lang``."""
+    sections = card.all("section", class_="pd-section")
+    names = [section["data-section"] for section in sections]
+    assert names == [*SECTIONS, "evidence", "connections"]
+    assert [section["id"] for section in sections] == names
+    for section in sections[:6]:
+        halves = [
+            (each["lang"], each["data-lang"])
+            for each in section.children
+            if isinstance(each, Element) and each["class"] == "pd-half"
+        ]
+        assert halves == [("zh-Hans", "zh"), ("en", "en")]
+
+
+def test_every_word_is_in_its_language(trees: dict[str, Element]) -> None:
+    """No 汉字 stand where a screen reader speaks English; names and code aside."""
+    for address, tree in trees.items():
+        for element in tree.all():
+            if element.language() == "en" and element.tag not in (
+                "pre",
+                "code",
+                "script",
+                "option",
+            ):
+                own = "".join(each for each in element.children if isinstance(each, str))
+                assert not re.search(r"[\u4e00-\u9fff]", own), (address, own)
+
+
+def test_pitfalls_and_follow_ups_have_one_place_for_both_languages(card: Element) -> None:
+    """The anchor of an item stands around its halves, so that it works in each mode."""
+    items = card.all("div", class_="pd-item")
+    assert [(item["id"], item["data-item"]) for item in items] == [
+        (name, f"kahan-sum#{name}")
+        for name in ("sorting", "twice-the-memory", "lost-part", "cancellation", "pairwise")
+    ]
+    for item in items:
+        assert [half["lang"] for half in item.all("div", class_="pd-half")] == ["zh-Hans", "en"]
+    answers = card.all("details", class_="pd-followup")
+    assert len(answers) == 6
+    assert all("open" in each.attributes for each in answers)
+
+
+def test_every_claim_leads_to_its_row_of_the_evidence(book: Book, card: Element) -> None:
+    """A claim's link names a row that shows number, label, method and kind in both languages."""
+    rows = {row["id"]: row for row in card.all("tr") if row["id"]}
+    claims = card.all("a", class_="pd-claim")
+    assert len(claims) == len(list(book.library.cards["kahan-sum"].claims())) > 3
+    assert {claim["data-verdict"] for claim in claims} == {"proven", "bounded"}
+    for claim in claims:
+        row = rows[claim["href"].removeprefix("#")]
+        assert row["data-kind"] in ("exact", "bounded")
+        assert len(row.all("td")) == 4
+    shown = rows["ev-float_sums-kahan_error"].all("td")[0].text()
+    assert shown == "5.55e-17 ≤ 3e-16"
+
+
+def test_the_evidence_names_device_versions_date_and_command(book: Book, card: Element) -> None:
+    """All that it takes to repeat the run stands beside the numbers."""
+    record = book.library.evidence.records["float_sums", "cpu"]
+    panel = card.all("div", class_="pd-demo")[0]
+    facts = panel.all("dl", class_="pd-run")[0].text()
+    assert "CPU" in facts
+    assert record.environment["torch"] in facts
+    assert record.environment["python"] in facts
+    assert record.recorded in facts
+    assert panel.all("code")[0].text() == "proofdeck demo run float_sums"
+
+
+def test_figures_come_in_both_languages_with_their_data(book: Book, card: Element) -> None:
+    """An SVG a language, and a table with a row a point."""
+    figure = card.all("figure", class_="pd-figure")[0]
+    assert [svg["lang"] for svg in figure.all("svg")] == ["zh-Hans", "en"]
+    data = book.library.evidence.records["float_sums", "cpu"].result.figures[0]
+    points = {x for series in data.series for x in series.x}
+    assert len(figure.all("tbody")[0].all("tr")) == len(points)
+
+
+def test_what_is_refuted_stands_beside_what_was_measured(trees: dict[str, Element]) -> None:
+    """The number that is said is struck through; the measured one leads to its row."""
+    said = trees["cards/float-bytes/"].all("table", class_="pd-said")[0].all("tbody")[0].all("tr")
+    assert [[cell.text() for cell in row.all("td")] for row in said] == [
+        ["4 B", "8 B", "每个数的字节 bytes a number"]
+    ]
+    assert said[0].all("s")
+    assert said[0].all("a")[0]["href"] == "#ev-float_sums-bytes_per_number"
+
+
+def test_a_card_shows_what_comes_before_it_and_after(trees: dict[str, Element]) -> None:
+    """Prerequisites and what they unlock on top, the next card of each path at the bottom."""
+    rounding = trees["cards/rounding/"]
+    chips = [each["data-card"] for each in rounding.all("header")[1].all("a", class_="pd-chip")]
+    assert chips == ["float-bytes", "kahan-sum"]
+    following = rounding.all("nav", class_="pd-next")[0].all("a", rel="next")
+    assert [each["href"] for each in following] == ["../../cards/kahan-sum/"]
+
+
+def test_a_report_of_an_error_names_the_card(card: Element) -> None:
+    """The button copies a form in which the card's id, file and date are filled in."""
+    button = card.all("p", class_="pd-report")[0].all("button")[0]
+    first = button["data-pd-copy"].splitlines()[0]
+    assert first.startswith("card: kahan-sum (")
+    assert first.endswith("numerics/kahan-sum.md, 2026-11-29)")
+
+
+def test_a_report_can_go_to_an_address_of_its_own(book: Book) -> None:
+    """``report_url`` of ``mkdocs.yml`` takes the card's id and file."""
+    made = site.make(book, None, ADDRESS, "https://host/new?title={card}&file={path}")
+    body = made.pages["cards/kahan-sum/index.md"].body
+    assert "https://host/new?title=kahan-sum&amp;file=" in body
+
+
+def test_the_contents_list_is_bilingual_and_leads_to_the_sections(
+    trees: dict[str, Element],
+) -> None:
+    """MkDocs sees no headings in finished HTML, so the list is given to it."""
+    contents = trees["cards/kahan-sum/"].all("nav", class_="md-nav--secondary")[0]
+    links = contents.all("a")
+    assert [link["href"] for link in links] == [
+        f"#{name}" for name in (*SECTIONS, "evidence", "connections")
+    ]
+    for link in links:
+        assert [each["lang"] for each in link.all("span") if each["lang"]] == ["zh-Hans", "en"]
+
+
+def test_titles_and_descriptions_are_in_both_languages(
+    book: Book, trees: dict[str, Element]
+) -> None:
+    """What a search engine or another site shows of a card."""
+    head = trees["cards/kahan-sum/"].all("head")[0]
+    assert head.all("title")[0].text() == "补偿求和 · Compensated summation · Proofdeck"
+    meta = {each["name"] or each["property"]: each["content"] for each in head.all("meta")}
+    assert meta["description"] == meta["og:description"]
+    assert "记下每次加法丢掉的低位" in meta["description"]
+    assert "Keep the low digits" in meta["description"]
+    assert "$" not in meta["description"]
+    assert meta["og:title"] == "补偿求和 · Compensated summation"
+    assert meta["og:url"] == f"{ADDRESS}cards/kahan-sum/"
+    assert meta["og:image"] == f"{ADDRESS}social.png"
+    assert [each["href"] for each in head.all("link", rel="canonical")] == [
+        f"{ADDRESS}cards/kahan-sum/"
+    ]
+
+
+def test_the_sitemap_names_every_page_and_when_its_card_changed(
+    built: Path, trees: dict[str, Element]
+) -> None:
+    """Pages and the days of ``updated``; redirects and the error page are not among them."""
+    space = {"": "http://www.sitemaps.org/schemas/sitemap/0.9"}
+    urls = ET.parse(built / "sitemap.xml").getroot().findall("url", space)
+    found = {
+        url.findtext("loc", "", space).removeprefix(ADDRESS): url.findtext("lastmod", "", space)
+        for url in urls
+    }
+    assert found.keys() == trees.keys() - {"404.html", "cards/round-off/"}
+    assert found["cards/rounding/"] == "2026-11-28"
+    assert found[""] == "2026-11-29"
+    robots = (built / "robots.txt").read_text(encoding="utf-8")
+    assert robots == f"User-agent: *\nAllow: /\nSitemap: {ADDRESS}sitemap.xml\n"
+
+
+def test_a_former_address_leads_to_the_card(trees: dict[str, Element]) -> None:
+    """A page stands where the card was, and sends readers on with scripts or without."""
+    page = trees["cards/round-off/"]
+    refresh = [each["content"] for each in page.all("meta") if each["http-equiv"] == "refresh"]
+    assert refresh == ["1; url=../../cards/rounding/"]
+    assert "location.hash" in page.all("script")[0].text()
+
+
+def test_the_social_card_has_the_size_that_sites_expect(built: Path) -> None:
+    """A PNG of 1200 × 630 pixels."""
+    data = (built / "social.png").read_bytes()
+    assert data.startswith(b"\x89PNG")
+    assert struct.unpack(">II", data[16:24]) == (1200, 630)
+
+
+def test_the_home_page_counts_what_there_is(book: Book, trees: dict[str, Element]) -> None:
+    """Cards, proven numbers, demos and works cited; three places to begin; every module."""
+    home = trees[""].all("div", class_="pd-home")[0]
+    numbers = [each.text() for each in home.all("dl", class_="pd-counts")[0].all("dd")]
+    cards = book.library.cards.values()
+    proven = {(c.id, k.demo, k.metric) for c in cards for k in c.claims()}
+    works = {s.url for c in cards for s in c.sources.values()}
+    assert numbers == ["3", str(len(proven)), "1", str(len(works))]
+    assert [each["href"] for each in home.all("a", class_="pd-tile")] == [
+        "paths/sums-in-an-hour/",
+        "numerics/",
+    ]
+    assert [each.text() for each in home.all("time")] == ["2026-11-29", "2026-11-28", "2026-11-27"]
+
+
+def test_a_module_page_says_what_each_card_proves(trees: dict[str, Element]) -> None:
+    """A row a card, with its level and the first numbers it proves, as the card prints them."""
+    rows = [row for row in trees["numerics/"].all("tr") if row["data-card"]]
+    assert [row["data-card"] for row in rows] == ["rounding", "float-bytes", "kahan-sum"]
+    proofs = [each.text() for each in rows[2].all("li")]
+    assert proofs[0] == ("补偿求和与朴素求和的加法次数之比：4 倍 additions, Kahan over naive: 4×")
+
+
+def test_the_demo_s_source_can_be_read(demos: Path, trees: dict[str, Element]) -> None:
+    """The page of a demo carries the file as it is."""
+    shown = trees["demos/float_sums/"].all("pre")[0]
+
+    def raw(element: Element) -> str:
+        return "".join(each if isinstance(each, str) else raw(each) for each in element.children)
+
+    assert raw(shown).strip() == (demos / "float_sums.py").read_text(encoding="utf-8").strip()
+
+
+def test_the_pages_of_search_and_study_have_their_data(built: Path) -> None:
+    """The data stand in the root, where the scripts look for them."""
+    for name in ("search", "study"):
+        assert json.loads((built / f"{name}.json").read_text(encoding="utf-8"))["modules"]
+    for name in ("minisearch.js", "ts-fsrs.js", "stix-two-math.woff2"):
+        assert (built / "vendor" / name).stat().st_size > 10_000
+
+
+def test_the_same_base_gives_the_same_bytes_whatever_the_day(
+    book: Book, demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two builds on different days differ in nothing."""
+    trees = []
+    for name, epoch in (("one", "1000000000"), ("two", "2000000000")):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+        site.export(book, tmp_path / name, demos)
+        files = sorted(file for file in (tmp_path / name).rglob("*") if file.is_file())
+        trees.append({f.relative_to(tmp_path / name).as_posix(): f.read_bytes() for f in files})
+    assert trees[0] == trees[1]
+
+
+def test_a_page_does_not_grow_with_the_number_of_cards(book: Book) -> None:
+    """A card's page in a base of a hundred cards has the bytes that it has in a base of three."""
+    library = book.library
+    like = library.cards["float-bytes"]
+    more = {f"other-{i}": replace(like, id=f"other-{i}", prerequisites=()) for i in range(97)}
+    larger = bind(replace(library, cards={**library.cards, **more}))
+    pages = [
+        site.make(each, None, ADDRESS).pages["cards/kahan-sum/index.md"] for each in (book, larger)
+    ]
+    assert pages[0] == pages[1]
+    navigation = [
+        [path for path, page in site.make(each, None, ADDRESS).pages.items() if page.in_navigation]
+        for each in (book, larger)
+    ]
+    assert navigation[0] == navigation[1]
+
+
+# --- MkDocs by itself ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of the small base: its own cards and demos, our ``mkdocs.yml`` and overrides."""
+    shutil.copytree(BASE / "cards", tmp_path / "cards")
+    shutil.copytree(BASE / "runnable_demos", tmp_path / "runnable_demos")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    for name in ("site_overrides", "generator"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run MkDocs as a user would."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", *arguments],
+        cwd=folder,
+        env={**os.environ, "SITE_URL": ADDRESS, "NO_MKDOCS_2_WARNING": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_mkdocs_build_gives_the_same_pages(built: Path, checkout: Path) -> None:
+    """``mkdocs build`` in a checkout writes what ``proofdeck build`` writes."""
+    done = mkdocs(checkout, "build", "--strict", "--site-dir", "out")
+    assert done.returncode == 0, done.stderr
+    for file in sorted(built.rglob("*.html")):
+        twin = checkout / "out" / file.relative_to(built)
+        ours, theirs = (
+            re.sub(r"[\w./-]*(?=numerics/[\w-]+\.md, 2026)", "", each.read_text(encoding="utf-8"))
+            for each in (file, twin)
+        )
+        assert ours == theirs, file
+
+
+def test_mkdocs_build_names_the_problems_of_a_card(checkout: Path) -> None:
+    """A contradicted number ends the build with its place, its code and its mend."""
+    card = checkout / "cards" / "numerics" / "kahan-sum.md"
+    text = card.read_text(encoding="utf-8")
+    line = next(n for n, row in enumerate(text.splitlines(), 1) if "[4×]" in row)
+    card.write_text(text.replace("[4×]", "[5×]"), encoding="utf-8")
+    done = mkdocs(checkout, "build", "--site-dir", "out")
+    assert done.returncode == 1
+    assert f"cards/numerics/kahan-sum.md:{line}:" in done.stderr
+    assert "claim-number" in done.stderr
+    assert "hint:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def served(checkout: Path) -> Iterator[str]:
+    """The address at which ``mkdocs serve`` answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = (checkout / "log").open("w")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{port}"],
+        cwd=checkout,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "true"},
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        server.terminate()
+        server.wait(10)
+        log.close()
+
+
+def fetched(address: str, wanted: str, seconds: float = 60) -> str:
+    """The page at ``address``, as soon as it holds ``wanted``."""
+    end = time.monotonic() + seconds
+    page = ""
+    while time.monotonic() < end:
+        try:
+            page = urllib.request.urlopen(address, timeout=10).read().decode()
+        except OSError:
+            page = ""
+        if wanted in page:
+            return page
+        time.sleep(0.2)
+    raise AssertionError(f"{wanted!r} did not appear at {address}: {page[:300]}")
+
+
+def test_mkdocs_serve_shows_an_edit_and_stale_numbers_as_stale(checkout: Path, served: str) -> None:
+    """A saved card appears, with its contents list; a changed demo turns its numbers stale."""
+    address = f"{served}cards/kahan-sum/"
+    page = fetched(address, "Keep the low digits")
+    assert '<a href="#followups" class="md-nav__link">' in page
+    card = checkout / "cards" / "numerics" / "kahan-sum.md"
+    card.write_text(
+        card.read_text(encoding="utf-8").replace("Keep the low digits", "Hold the low digits"),
+        encoding="utf-8",
+    )
+    page = fetched(address, "Hold the low digits")
+    assert '<a href="#followups" class="md-nav__link">' in page
+    assert 'data-verdict="proven"' in page
+    demo = checkout / "runnable_demos" / "float_sums.py"
+    demo.write_text(demo.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+    assert 'data-verdict="proven"' not in fetched(address, 'data-verdict="stale"')
