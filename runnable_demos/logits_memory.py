@@ -1,0 +1,316 @@
+"""What do a vocabulary's logits cost in one training step, and how can they be avoided?
+
+The question
+    ``loss = cross_entropy(x Wᵀ, y)`` with ``x`` of ``(T, h)``, ``W`` of ``(V, h)``: T·V logits for one
+    number. What is saved, what is the peak, and which ways of chunking really help?
+
+The model
+    Cross-entropy's gradient is ``softmax(logits) − onehot(y)``, so autograd saves a T×V tensor:
+    the log-softmax, 4 bytes a logit in fp32. Its backward holds three of them at once:
+    the log-softmax, the gradient that reaches it, and the one that leaves: 12 bytes a logit.
+    A loss is a sum over tokens, so chunks of tokens are independent. Alone that changes nothing
+    that is saved. Recomputed, a chunk saves its ``x`` only; or its gradients are formed at once, in
+    the forward, as the upstream gradient is but a factor.
+
+The measurement
+    Saved bytes and the live peak at a size like that of Llama 3, on fake tensors, for each way;
+    FLOPs of matrix products and errors against fp64 on small real tensors.
+
+The result
+    The peak is three times what is saved. Chunks without recompute save nothing; with it they cost a
+    third more products; fused they cost none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from runnable_demos.measure import LiveMemory, count_flops, fake, saved_tensors
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    Unit,
+    parameter,
+)
+
+TITLE: Text = {"zh": "词表 logits 的显存", "en": "The memory of logits"}
+QUESTION: Text = {
+    "zh": "交叉熵保存多少字节，峰值多少？怎样分块才真的有用？",
+    "en": "What does cross-entropy save and what is its peak? Which way of chunking helps?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The size that memory is told for, and the chunks that it is cut into."""
+
+    tokens: int = parameter(8192, {"zh": "token 数 T", "en": "tokens T"}, 16, 131072)
+    width: int = parameter(4096, {"zh": "宽度 h", "en": "width h"}, 8, 16384)
+    vocabulary: int = parameter(128256, {"zh": "词表 V", "en": "vocabulary V"}, 16, 262144)
+    chunks: int = parameter(16, {"zh": "块数 k", "en": "chunks k"}, 2, 128)
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {
+    "small": Config(tokens=256, width=32, vocabulary=1000, chunks=4),
+    "full": Config(),
+}
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""``x (T, h), W (V, h), y (T)`` to the mean loss."""
+
+
+# --- the ways ------------------------------------------------------------------------------------
+
+
+def naive(x: Tensor, W: Tensor, y: Tensor) -> Tensor:
+    """All logits at once, cross-entropy in fp32 (or more)."""
+    return F.cross_entropy(upcast(x @ W.T), y)
+
+
+def low_precision(x: Tensor, W: Tensor, y: Tensor) -> Tensor:
+    """All logits at once, cross-entropy in the dtype of ``x``."""
+    return F.cross_entropy(x @ W.T, y)
+
+
+def upcast(logits: Tensor) -> Tensor:
+    """To fp32 from 16 bits."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def summed(x: Tensor, W: Tensor, y: Tensor) -> Tensor:
+    """The sum of one chunk's losses."""
+    return F.cross_entropy(upcast(x @ W.T), y, reduction="sum")
+
+
+def chunked(x: Tensor, W: Tensor, y: Tensor, k: int, recompute: bool) -> Tensor:
+    """Chunk after chunk of tokens, each one recomputed in the backward or not."""
+    total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
+    for x_c, y_c in zip(x.chunk(k), y.chunk(k), strict=True):
+        if recompute:
+            loss = checkpoint(summed, x_c, W, y_c, use_reentrant=False, preserve_rng_state=False)
+        else:
+            loss = summed(x_c, W, y_c)
+        total = total + loss
+    return total / len(y)
+
+
+class FusedLoss(torch.autograd.Function):
+    """Forms ``dx`` and ``dW`` chunk by chunk in the forward; the backward only scales them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, W: Tensor, y: Tensor, k: int) -> Tensor:
+        """The mean loss; saves ``dx (T, h)`` and ``dW (V, h)``, and nothing of T×V."""
+        T = len(y)
+        dx, dW = torch.empty_like(x), torch.zeros_like(W)
+        total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
+        for x_c, y_c, dx_c in zip(x.chunk(k), y.chunk(k), dx.chunk(k), strict=True):
+            p = torch.log_softmax(upcast(x_c @ W.T), dim=-1)
+            total -= p.gather(1, y_c[:, None]).sum()
+            p.exp_()  # the softmax, over its own logarithm
+            p.scatter_add_(1, y_c[:, None], p.new_full((len(y_c), 1), -1.0))
+            g = p.div_(T).to(x.dtype)  # d loss / d logits
+            dx_c.copy_(g @ W)
+            dW += g.T @ x_c
+        ctx.save_for_backward(dx, dW)
+        return total / T
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """A scalar times what is there already."""
+        dx, dW = ctx.saved_tensors
+        return dx * upstream.to(dx.dtype), dW * upstream.to(dW.dtype), None, None
+
+
+def fused(x: Tensor, W: Tensor, y: Tensor, k: int) -> Tensor:
+    """The mean loss by ``FusedLoss``."""
+    return cast(Callable[..., Tensor], FusedLoss.apply)(x, W, y, k)
+
+
+def ways(k: int) -> dict[str, Loss]:
+    """Every way, by name, with ``k`` chunks where there are chunks."""
+    return {
+        "naive": naive,
+        "low": low_precision,
+        "chunked": partial(chunked, k=k, recompute=False),
+        "recomputed": partial(chunked, k=k, recompute=True),
+        "fused": partial(fused, k=k),
+    }
+
+
+# --- the measurements ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes saved beside ``x`` and ``W``, and the most alive beside them and ``y``."""
+
+    saved: int
+    peak: int
+
+
+def memory(loss: Loss, T: int, h: int, V: int) -> Memory:
+    """On fake tensors in bf16; ``x`` is itself computed, as the last layer's output is."""
+    with fake():
+        leaf = torch.zeros(T, h, dtype=torch.bfloat16, requires_grad=True)
+        W = torch.zeros(V, h, dtype=torch.bfloat16, requires_grad=True)
+        y = torch.zeros(T, dtype=torch.long)
+        x = leaf * 1.0
+        with saved_tensors(exclude=[x, W, y]) as saved:
+            loss(x, W, y)
+        with LiveMemory() as live:
+            torch.autograd.grad(loss(x, W, y), (x, W))
+        return Memory(saved.bytes, live.peak)
+
+
+def draw(device: str, seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Small real ``x, W, y``: 48 tokens, width 16, 300 words."""
+    generator = torch.Generator().manual_seed(seed)
+    x, W = (torch.randn(n, 16, generator=generator).to(device, dtype) for n in (48, 300))
+    y = torch.randint(300, (48,), generator=generator).to(device)
+    return x.requires_grad_(), W.requires_grad_(), y
+
+
+def results(loss: Loss, x: Tensor, W: Tensor, y: Tensor) -> list[Tensor]:
+    """Loss, ``dx`` and ``dW``."""
+    value = loss(x, W, y)
+    return [value.detach(), *torch.autograd.grad(value, (x, W))]
+
+
+def worst_error(config: Config) -> float:
+    """The largest relative error of loss and gradients over all fp32 ways, against fp64."""
+    exact = results(naive, *draw(config.device, config.seed, torch.float64))
+    worst = 0.0
+    for loss in ways(config.chunks).values():
+        found = results(loss, *draw(config.device, config.seed, torch.float32))
+        for ours, truth in zip(found, exact, strict=True):
+            worst = max(worst, float((ours - truth).norm() / truth.norm()))
+    return worst
+
+
+def flops(loss: Loss, config: Config) -> int:
+    """FLOPs of matrix products in forward and backward."""
+    X = draw(config.device, config.seed, torch.float32)
+    return count_flops(lambda: results(loss, *X))
+
+
+# --- the demo ------------------------------------------------------------------------------------
+
+SAVED: Text = {
+    "zh": "为反向保存的字节，不含 x 与 W；fake 张量，bf16",
+    "en": "bytes saved for the backward, without x and W; fake tensors, bf16",
+}
+PEAK: Text = {
+    "zh": "前向加反向中同时存活的字节峰值，含 dx 与 dW，不含 x、W、y；fake 张量，bf16",
+    "en": "peak of live bytes in forward and backward, with dx and dW, without x, W, y; fake, bf16",
+}
+FLOPS: Text = {
+    "zh": "FlopCounterMode 数出的矩阵乘 FLOPs，与一次算完之比",
+    "en": "FLOPs of matrix products as FlopCounterMode counts them, over doing all at once",
+}
+
+# name: unit, 中文, English, how
+EXACT: dict[str, tuple[Unit, str, str, Text]] = {
+    "saved_per_logit": ("B", "每个 logit 保存的字节", "saved for a logit", SAVED),
+    "low_saved_per_logit": ("B", "同上，不升到 fp32", "the same, not in fp32", SAVED),
+    "peak_per_logit": ("B", "每个 logit 的峰值字节", "peak for a logit", PEAK),
+    "peak_over_saved": ("", "峰值与保存之比（按 logit）", "peak over saved, for a logit", PEAK),
+    "naive_saved": ("B", "一次算完，保存", "all at once, saved", SAVED),
+    "naive_peak": ("B", "一次算完，峰值", "all at once, peak", PEAK),
+    "low_peak": ("B", "bf16 交叉熵，峰值", "cross-entropy in bf16, peak", PEAK),
+    "chunked_saved": ("B", "分块不重算，保存", "chunked, saved", SAVED),
+    "chunked_saved_ratio": ("", "分块不重算与一次算完的保存之比", "chunked over at once", SAVED),
+    "chunked_peak": ("B", "分块不重算，峰值", "chunked, peak", PEAK),
+    "recomputed_saved": ("B", "分块并重算，保存", "chunked and recomputed, saved", SAVED),
+    "recomputed_peak": ("B", "分块并重算，峰值", "chunked and recomputed, peak", PEAK),
+    "fused_saved": ("B", "前向里就算梯度，保存", "gradients in the forward, saved", SAVED),
+    "fused_peak": ("B", "前向里就算梯度，峰值", "gradients in the forward, peak", PEAK),
+    "fused_peak_ratio": ("", "一次算完与前向算梯度的峰值之比", "at once over fused, peak", PEAK),
+    "recomputed_flops_ratio": ("", "分块并重算的 FLOPs", "FLOPs, chunked and recomputed", FLOPS),
+    "fused_flops_ratio": ("", "前向里就算梯度的 FLOPs", "FLOPs, gradients in the forward", FLOPS),
+}
+
+
+def chunk_figure(config: Config) -> Figure:
+    """The peak over the number of chunks, for each way of chunking."""
+    T, h, V = config.tokens, config.width, config.vocabulary
+    counts = [1, 2, 4, 8, 16, 32]
+
+    def curve(name: str, zh: str, en: str) -> Series:
+        peaks = [float(memory(ways(k)[name], T, h, V).peak) for k in counts]
+        return Series({"zh": zh, "en": en}, tuple(map(float, counts)), tuple(peaks))
+
+    return Figure(
+        "peak_over_chunks",
+        {"zh": "块数与峰值", "en": "Peak over the number of chunks"},
+        Axis({"zh": "块数 k", "en": "chunks k"}, scale="log2"),
+        Axis({"zh": "峰值字节", "en": "peak bytes"}, "B", "log2"),
+        (
+            curve("chunked", "分块，不重算", "chunked"),
+            curve("recomputed", "分块并重算", "chunked and recomputed"),
+            curve("fused", "前向里就算梯度", "gradients in the forward"),
+        ),
+    )
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Errors, then memory of every way, FLOPs, and the peak over the chunks."""
+    T, h, V, k = config.tokens, config.width, config.vocabulary, config.chunks
+    progress(0.0, "fp64")
+    error = worst_error(config)
+    progress(0.2, "memory")
+    told = {name: memory(loss, T, h, V) for name, loss in ways(k).items()}
+    # What grows by one logit for each token: twice the vocabulary, with dW's growth taken off.
+    wider = memory(naive, T, h, 2 * V)
+    low_wider = memory(low_precision, T, h, 2 * V)
+    peak_growth = (wider.peak - told["naive"].peak) / (T * V)
+    saved_growth = (wider.saved - told["naive"].saved) / (T * V)
+    progress(0.5, "FLOPs")
+    base = flops(naive, config)
+    values: dict[str, float] = {
+        "saved_per_logit": saved_growth,
+        "low_saved_per_logit": (low_wider.saved - told["low"].saved) / (T * V),
+        "peak_per_logit": peak_growth,
+        "peak_over_saved": peak_growth / saved_growth,
+        "chunked_saved_ratio": told["chunked"].saved / told["naive"].saved,
+        "fused_peak_ratio": told["naive"].peak / told["fused"].peak,
+        "recomputed_flops_ratio": flops(ways(4)["recomputed"], config) / base,
+        "fused_flops_ratio": flops(ways(4)["fused"], config) / base,
+    }
+    for name, found in told.items():
+        values |= {f"{name}_saved": found.saved, f"{name}_peak": found.peak}
+    exact = tuple(
+        Metric(name, values[name], unit, "exact", {"zh": zh, "en": en}, how)
+        for name, (unit, zh, en, how) in EXACT.items()
+    )
+    bounded = Metric(
+        "worst_error",
+        error,
+        "",
+        "bounded",
+        {
+            "zh": "五种做法的 loss、dx、dW 对 fp64 的相对误差",
+            "en": "relative error of loss, dx and dW in all five ways, against fp64",
+        },
+        {"zh": "fp32 小例，‖结果 − fp64‖/‖fp64‖ 的最大值", "en": "small case in fp32, the largest"},
+        1e-6,
+        {"zh": "约 8 倍 fp32 机器精度", "en": "about 8 times the machine epsilon of fp32"},
+    )
+    progress(0.7, "figure")
+    figure = chunk_figure(config)
+    progress(1.0, "")
+    return Result((bounded, *exact), (figure,))

@@ -1,0 +1,95 @@
+"""Logits: bytes by hand, and gradients against fp64 and finite differences."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from runnable_demos.logits_memory import PRESETS, FusedLoss, flops, memory, results, run, ways
+
+T, H, V, K = 24, 10, 70, 4
+
+
+def drawn(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """A small case."""
+    torch.manual_seed(4)
+    x, W = torch.randn(T, H, dtype=dtype), torch.randn(V, H, dtype=dtype)
+    return x.requires_grad_(), W.requires_grad_(), torch.randint(V, (T,))
+
+
+@pytest.mark.parametrize("name", ways(K))
+def test_loss_and_gradients_by_hand(name: str) -> None:
+    """Every way gives −mean log p[y], (p − onehot) W / T and (p − onehot)ᵀ x / T."""
+    x, W, y = drawn(torch.float64)
+    logits = (x @ W.T).detach()
+    p = logits.exp() / logits.exp().sum(1, keepdim=True)
+    loss = -p[torch.arange(T), y].log().mean()
+    g = (p - torch.eye(V, dtype=torch.float64)[y]) / T
+    for ours, truth in zip(
+        results(ways(K)[name], x, W, y), (loss, g @ W.detach(), g.T @ x.detach()), strict=True
+    ):
+        torch.testing.assert_close(ours, truth, rtol=1e-12, atol=1e-13)
+
+
+def test_upstream_gradient_scales() -> None:
+    """The fused loss takes part in a larger graph: its gradients follow the factor in front."""
+    x, W, y = drawn(torch.float64)
+    (dx,) = torch.autograd.grad(FusedLoss.apply(x, W, y, K), x)
+    (scaled,) = torch.autograd.grad(-3 * FusedLoss.apply(x, W, y, K), x)
+    torch.testing.assert_close(scaled, -3 * dx)
+
+
+@pytest.mark.parametrize("k", [1, 5, 24])
+def test_ragged_chunks(k: int) -> None:
+    """A number of chunks that does not divide the tokens changes nothing."""
+    X = drawn(torch.float64)
+    whole = results(ways(1)["naive"], *X)
+    for name in ("chunked", "recomputed", "fused"):
+        for ours, truth in zip(results(ways(k)[name], *X), whole, strict=True):
+            torch.testing.assert_close(ours, truth, rtol=1e-12, atol=1e-13)
+
+
+def test_saved_bytes_by_hand() -> None:
+    """One fp32 log-softmax, or a bf16 one; nothing beside x; or dx and dW. And 4 bytes of weights."""
+    saved = {name: memory(loss, T, H, V).saved for name, loss in ways(K).items()}
+    assert saved["naive"] == 4 * T * V + 4
+    assert saved["low"] == 2 * T * V + 2
+    assert saved["chunked"] == 4 * T * V + 4 * K
+    assert saved["recomputed"] == 0
+    assert saved["fused"] == 2 * T * H + 2 * V * H
+
+
+def test_peak_by_hand() -> None:
+    """The log-softmax, its gradient and the logits' gradient: 12 bytes a logit, 6 in bf16."""
+    T, H, V = 4096, 2, 500  # the gradients of x and W are small beside the logits
+    scalars = 16
+    assert 0 <= memory(ways(1)["naive"], T, H, V).peak - 12 * T * V <= scalars
+    assert 0 <= memory(ways(1)["low"], T, H, V).peak - 6 * T * V <= scalars
+
+
+def test_flops_by_hand() -> None:
+    """Three products at once and fused, four where chunks are recomputed; 2TVh each."""
+    config = PRESETS["small"]
+    product = 2 * 48 * 16 * 300
+    counted = {name: flops(loss, config) for name, loss in ways(4).items()}
+    assert counted == {
+        "naive": 3 * product,
+        "low": 3 * product,
+        "chunked": 3 * product,
+        "recomputed": 4 * product,
+        "fused": 3 * product,
+    }
+
+
+def test_metrics() -> None:
+    """The recorded ratios are those of the sums by hand."""
+    found = run(PRESETS["small"], lambda share, text: None).metrics
+    metrics = {m.name: m.value for m in found}
+    assert metrics["saved_per_logit"] == 4
+    assert metrics["low_saved_per_logit"] == 2
+    assert metrics["peak_per_logit"] == 12
+    assert metrics["peak_over_saved"] == 3
+    assert metrics["recomputed_flops_ratio"] == 4 / 3
+    assert metrics["fused_flops_ratio"] == 1
+    assert all(m.bound is None or 0 < m.value <= m.bound for m in found)
