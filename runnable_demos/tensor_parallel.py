@@ -1,0 +1,541 @@
+"""How do tensor and sequence parallelism divide a block's activations, and what do they send?
+
+The question
+    Tensor parallelism splits a Transformer block's matrices among t ranks, sequence parallelism what
+    is left between them (Korthikanti et al. 2022). How many bytes of activations stay on a rank?
+
+The model
+    Sequence length s, micro-batch b, width h, a heads; 16-bit elements, dropout masks of one byte. Saved
+    a block on a rank:
+
+        one rank               sbh (34 + 5as/h)
+        tensor parallel        sbh (10 + 24/t + 5as/(ht))
+        and sequence parallel  sbh (34 + 5as/h) / t
+
+    The two LayerNorms also keep a mean and a deviation for each token, 8 sb bytes, which the paper
+    leaves out.
+
+The measurement
+    The block is split by hand on real ranks, with four autograd functions for what passes between them
+    (f, f̄, g, ḡ in the paper). Saved bytes and collectives are counted; outputs and gradients are
+    compared with the block in one piece, in fp64.
+
+The result
+    The formulas to the byte, LayerNorm's statistics apart. Sequence parallelism sends as much as tensor
+    parallelism, but for a gather that is repeated in the backward rather than kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from runnable_demos import ranks
+from runnable_demos.collectives import Collectives
+from runnable_demos.measure import saved_tensors
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    parameter,
+)
+
+TITLE: Text = {"zh": "张量并行与序列并行", "en": "Tensor and sequence parallelism"}
+QUESTION: Text = {
+    "zh": "张量并行与序列并行怎样切分一层的激活，又要通信多少？",
+    "en": "How do tensor and sequence parallelism divide a block's activations, and what do they send?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """One Transformer block on 1, 2, 4, … ``ranks`` ranks."""
+
+    ranks: int = parameter(
+        4, {"zh": "最大并行度 t，2 的幂", "en": "largest degree t, a power of two"}, 2, 8
+    )
+    length: int = parameter(64, {"zh": "序列长度 s", "en": "sequence length s"}, 8, 8192)
+    batch: int = parameter(2, {"zh": "微批大小 b", "en": "micro-batch b"}, 1, 64)
+    width: int = parameter(128, {"zh": "宽度 h", "en": "width h"}, 16, 8192)
+    heads: int = parameter(8, {"zh": "头数 a", "en": "heads a"}, 2, 128)
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {"small": Config(ranks=2, length=16, width=32, heads=4), "full": Config()}
+
+Group = dist.ProcessGroup
+
+
+# --- what passes between the ranks ---------------------------------------------------------------
+
+
+class Copy(torch.autograd.Function):
+    """f: nothing in the forward, all-reduce in the backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
+        """``(s, b, h)``, the same on each rank."""
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Each rank has the gradient by its own columns; the sum is the whole."""
+        grad = grads[0].clone()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+class Sum(torch.autograd.Function):
+    """f̄: all-reduce in the forward, nothing in the backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:  # noqa: ARG004 - autograd's signature
+        """``(s, b, h)``, of which each rank has a summand."""
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ARG004 - autograd's signature
+        """The gradient of a sum goes to each summand."""
+        return grads[0], None
+
+
+class GatherLinear(torch.autograd.Function):
+    """g and the matrix behind it: all-gather, then ``Y Wᵀ``; reduce-scatter in the backward.
+
+    It keeps this rank's rows of Y alone and gathers the others again in the backward.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, weight: Tensor, group: Group) -> Tensor:
+        """``(s/t, b, h)`` and ``(k, h)`` to ``(s, b, k)``."""
+        ctx.save_for_backward(y, weight)
+        ctx.group = group
+        return F.linear(gather(y, group), weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Gradients of this rank's rows, and of its columns of the weight."""
+        y, weight = ctx.saved_tensors
+        grad = grads[0]
+        rows = gather(y, ctx.group).flatten(0, -2)
+        return scatter(grad @ weight, ctx.group), grad.flatten(0, -2).mT @ rows, None
+
+
+class Scatter(torch.autograd.Function):
+    """ḡ: reduce-scatter in the forward, all-gather in the backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
+        """``(s, b, h)``, a summand on each rank, to this rank's rows of the sum."""
+        ctx.group = group
+        return scatter(x, group)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """All rows of the gradient."""
+        return gather(grads[0], ctx.group), None
+
+
+def gather(part: Tensor, group: Group) -> Tensor:
+    """``(s/t, …)`` from each rank to ``(s, …)`` on all."""
+    whole = part.new_empty(part.shape[0] * group.size(), *part.shape[1:])
+    dist.all_gather_single(whole, part.contiguous(), group=group)
+    return whole
+
+
+def scatter(summand: Tensor, group: Group) -> Tensor:
+    """The sum of all ranks' ``(s, …)``, of which each gets its own ``(s/t, …)``."""
+    part = summand.new_empty(summand.shape[0] // group.size(), *summand.shape[1:])
+    dist.reduce_scatter_single(part, summand.contiguous(), group=group)
+    return part
+
+
+# --- the block -----------------------------------------------------------------------------------
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Dropout that keeps a mask of one byte an element, as CUDA does; ``F.dropout`` on a CPU does not."""
+    if not p:
+        return x
+    out: Tensor = torch.native_dropout(x, p, True)[0]
+    return out
+
+
+class Block(nn.Module):
+    """A pre-norm block without biases, of which this rank has ``a/t`` heads and ``4h/t`` columns.
+
+    With ``sequence`` its input and output are this rank's ``s/t`` rows, otherwise all of them.
+    """
+
+    def __init__(
+        self, config: Config, group: Group, *, sequence: bool, p: float, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        t, rank, h = group.size(), group.rank(), config.width
+        self.group, self.sequence, self.p = group, sequence, p
+        self.heads = config.heads // t
+        generator = torch.Generator().manual_seed(config.seed)
+
+        def part(rows: int, columns: int, dim: int) -> nn.Parameter:
+            whole = torch.randn(rows, columns, generator=generator, dtype=dtype) / columns**0.5
+            mine = whole.chunk(t, dim)[rank].contiguous()
+            return nn.Parameter(mine.to(config.device))
+
+        self.norms = nn.ModuleList(
+            nn.LayerNorm(h, dtype=dtype, device=config.device) for _ in range(2)
+        )
+        self.qkv = part(3 * h, h, 0)  # rows ordered head by head, so that a part is whole heads
+        self.out = part(h, h, 1)
+        self.up = part(4 * h, h, 0)
+        self.down = part(h, 4 * h, 1)
+
+    def enter(self, y: Tensor, weight: Tensor) -> Tensor:
+        """Into the region that is split by columns: ``(s, b, h)`` or this rank's rows to ``(s, b, k)``."""
+        if self.sequence:
+            out: Tensor = GatherLinear.apply(y, weight, self.group)  # type: ignore[no-untyped-call]
+            return out
+        return F.linear(Copy.apply(y, self.group), weight)  # type: ignore[no-untyped-call]
+
+    def leave(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Out of it, by the sum over ranks: ``(s, b, k)`` to ``(s, b, h)`` or this rank's rows."""
+        way = Scatter if self.sequence else Sum
+        out: Tensor = way.apply(F.linear(x, weight), self.group)  # type: ignore[no-untyped-call]
+        return dropout(out, self.p)
+
+    def attention(self, y: Tensor) -> Tensor:
+        """Softmax attention over this rank's heads; keeps its matrix, as in the paper."""
+        qkv = self.enter(y, self.qkv)  # (s, b, 3h/t)
+        s, b, k = qkv.shape
+        d = k // 3 // self.heads
+        q, k_, v = qkv.view(s, b * self.heads, 3 * d).transpose(0, 1).chunk(3, dim=-1)
+        P = torch.softmax(torch.bmm(q, k_.mT) * d**-0.5, dim=-1)  # (b·a/t, s, s)
+        O = torch.bmm(dropout(P, self.p), v)  # (b·a/t, s, d)
+        return self.leave(O.transpose(0, 1).reshape(s, b, -1), self.out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(s, b, h)``, or this rank's rows of it, to the same."""
+        x = x + self.attention(self.norms[0](x))
+        return x + self.leave(F.gelu(self.enter(self.norms[1](x), self.up)), self.down)
+
+    def reduce_norms(self) -> None:
+        """With ``sequence`` each rank has the norms' gradients by its own rows: add them up."""
+        if self.sequence:
+            for p in self.norms.parameters():
+                dist.all_reduce(p.grad, group=self.group)
+
+
+# --- in each rank --------------------------------------------------------------------------------
+
+
+def rows(x: Tensor, block: Block) -> Tensor:
+    """What of ``(s, b, h)`` this rank gives to the block."""
+    return x.chunk(block.group.size())[block.group.rank()].clone() if block.sequence else x.clone()
+
+
+def memory(config: Config, group: Group, *, sequence: bool) -> int:
+    """Bytes that a block saves on this rank, in bf16 with dropout."""
+    block = Block(config, group, sequence=sequence, p=0.1, dtype=torch.bfloat16)
+    x = torch.randn(config.length, config.batch, config.width, device=config.device)
+    x = rows(x.bfloat16(), block).requires_grad_()
+    with saved_tensors(block.parameters()) as saved:
+        block(x)
+    return saved.bytes
+
+
+def traffic(config: Config, group: Group, *, sequence: bool, again: bool) -> list[list[Any]]:
+    """Collectives of a forward and backward, as ``[kind, bytes]``; ``again``: block checkpointed."""
+    block = Block(config, group, sequence=sequence, p=0.1, dtype=torch.bfloat16)
+    x = torch.randn(config.length, config.batch, config.width, device=config.device)
+    x = rows(x.bfloat16(), block).requires_grad_()
+    with Collectives() as collectives:
+        y = checkpoint(block, x, use_reentrant=False) if again else block(x)
+        y.sum().backward()
+    return [[call.kind, call.nbytes] for call in collectives.calls]
+
+
+def errors(config: Config, group: Group, alone: Group, *, sequence: bool) -> float:
+    """Largest relative error of output and gradients against the block in one piece, in fp64."""
+    make = partial(Block, config, p=0.0, dtype=torch.float64)
+    block, whole = make(group, sequence=sequence), make(alone, sequence=False)
+    generator = torch.Generator().manual_seed(config.seed)
+    shape = config.length, config.batch, config.width
+    x = torch.randn(shape, generator=generator, dtype=torch.float64).to(config.device)
+    mine, reference = rows(x, block).requires_grad_(), x.clone().requires_grad_()
+    y, expected = block(mine), whole(reference)
+    y.square().sum().backward()
+    block.reduce_norms()
+    expected.square().sum().backward()
+    assert mine.grad is not None and reference.grad is not None
+    t, rank = group.size(), group.rank()
+    pairs = [(y, rows(expected, block)), (mine.grad, rows(reference.grad, block))]
+    for (name, p), q in zip(block.named_parameters(), whole.parameters(), strict=True):
+        assert p.grad is not None and q.grad is not None
+        dim = {"qkv": 0, "up": 0, "out": 1, "down": 1}.get(name)
+        pairs.append((p.grad, q.grad if dim is None else q.grad.chunk(t, dim)[rank]))
+    return max(float((a - b).norm() / b.norm()) for a, b in pairs)
+
+
+def ranks_agree(config: Config, group: Group, seed: int) -> bool:
+    """Whether tensor parallelism gives the same output on all ranks, with dropout from ``seed``."""
+    block = Block(config, group, sequence=False, p=0.1, dtype=torch.float32)
+    torch.manual_seed(config.seed)
+    x = torch.randn(config.length, config.batch, config.width, device=config.device)
+    torch.manual_seed(seed)
+    y = block(x).detach()
+    first = y.clone()
+    dist.broadcast(first, src=dist.get_global_rank(group, 0), group=group)
+    same = torch.tensor(float(torch.equal(y, first)))
+    dist.all_reduce(same, op=dist.ReduceOp.MIN, group=group)
+    return bool(same)
+
+
+def measure(task: Mapping[str, object]) -> ranks.Report:
+    """Saved bytes over t, collectives, errors, and dropout with equal and with other seeds."""
+    config = Config(**task)  # type: ignore[arg-type]
+    N = config.ranks
+    torch.manual_seed(config.seed)
+    groups = {}
+    t = 1
+    while t <= N:
+        groups[t], _ = dist.new_subgroups(group_size=t)
+        t *= 2
+    report: ranks.Report = {
+        f"{name}{t}": memory(config, group, sequence=sequence)
+        for t, group in groups.items()
+        for name, sequence in (("tp", False), ("sp", True))
+    }
+    whole, alone = groups[N], groups[1]
+    for name, sequence, again in (
+        ("tp_calls", False, False),
+        ("sp_calls", True, False),
+        ("tp_calls_checkpointed", False, True),
+    ):
+        report[name] = traffic(config, whole, sequence=sequence, again=again)
+    report["error"] = max(errors(config, whole, alone, sequence=s) for s in (False, True))
+    report["same_seed"] = ranks_agree(config, whole, config.seed)
+    report["other_seed"] = ranks_agree(config, whole, config.seed + dist.get_rank())
+    return report
+
+
+# --- the demo ------------------------------------------------------------------------------------
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Start the ranks once; all of them save and send alike."""
+    progress(0.1, f"{config.ranks} ranks")
+    reports = ranks.launch("runnable_demos.tensor_parallel", config.ranks, asdict(config))
+    progress(1.0, "done")
+    report, N = reports[0], config.ranks
+    sbh = config.length * config.batch * config.width
+    message = 2 * sbh  # one activation in bf16
+
+    def most(name: str) -> int:
+        return max(int(r[name]) for r in reports)
+
+    def calls(name: str, kind: str) -> int:
+        return sum(k == kind for k, _ in report[name])
+
+    def volume(name: str) -> float:
+        """Messages of sbh through a rank, an all-reduce twice."""
+        sent = sum((2 if k == "all_reduce" else 1) * int(n) for k, n in report[name])
+        return sent / message
+
+    hooks = {
+        "zh": "一层前向里保存张量的字节除以 sbh，不含参数，各进程的最大值",
+        "en": "bytes that a block's forward saves over sbh, without parameters, on the fullest rank",
+    }
+    counted = {
+        "zh": "一次前向与反向里实际发出的集合通信",
+        "en": "collectives issued in a forward and backward",
+    }
+    ways = (
+        ("tp", {"zh": "张量并行", "en": "tensor parallel"}),
+        ("sp", {"zh": "张量并行加序列并行", "en": "tensor and sequence parallel"}),
+    )
+    metrics = [
+        Metric(
+            "one_rank_per_sbh",
+            most("tp1") / sbh,
+            "",
+            "exact",
+            {"zh": "单卡：每层激活 / sbh", "en": "one rank: activations of a block / sbh"},
+            hooks,
+        ),
+        *(
+            Metric(
+                f"{way}_per_sbh",
+                most(f"{way}{N}") / sbh,
+                "",
+                "exact",
+                {
+                    "zh": f"{label['zh']}，t = {N}：每层激活 / sbh",
+                    "en": f"{label['en']}, t = {N}: activations of a block / sbh",
+                },
+                hooks,
+            )
+            for way, label in ways
+        ),
+        *(
+            Metric(
+                f"{way}_share",
+                most(f"{way}{N}") / most("tp1"),
+                "",
+                "exact",
+                {
+                    "zh": f"{label['zh']}，t = {N}：激活是单卡的几成",
+                    "en": f"{label['en']}, t = {N}: activations over one rank's",
+                },
+                hooks,
+            )
+            for way, label in ways
+        ),
+        Metric(
+            "norm_statistics_per_sb",
+            (most("tp1") - (34 + 5 * config.heads * config.length / config.width) * sbh)
+            / (config.length * config.batch),
+            "",
+            "exact",
+            {
+                "zh": "单卡实测比公式多出的字节 / sb：LayerNorm 的均值与方差",
+                "en": "bytes above the formula on one rank / sb: LayerNorm's statistics",
+            },
+            hooks,
+        ),
+        *(
+            Metric(
+                f"{name}_{kind}",
+                calls(
+                    f"{name.removesuffix('_checkpointed')}_calls{'_checkpointed' if 'checkpointed' in name else ''}",
+                    kind,
+                ),
+                "",
+                "exact",
+                {
+                    "zh": f"每层每步的 {kind} 次数：{label['zh']}",
+                    "en": f"{kind} calls a block a step: {label['en']}",
+                },
+                counted,
+            )
+            for name, kind, label in (
+                ("tp", "all_reduce", ways[0][1]),
+                ("sp", "all_gather", ways[1][1]),
+                ("sp", "reduce_scatter", ways[1][1]),
+                (
+                    "tp_checkpointed",
+                    "all_reduce",
+                    {"zh": "张量并行，整层检查点", "en": "tensor parallel, block checkpointed"},
+                ),
+            )
+        ),
+        *(
+            Metric(
+                f"{way}_volume",
+                volume(f"{way}_calls"),
+                "",
+                "exact",
+                {
+                    "zh": f"{label['zh']}：每层通信量，单位 sbh 个元素 · (t−1)/t",
+                    "en": f"{label['en']}: volume a block, in sbh elements · (t−1)/t",
+                },
+                counted,
+            )
+            for way, label in ways
+        ),
+        Metric(
+            "error",
+            max(r["error"] for r in reports),
+            "",
+            "bounded",
+            {
+                "zh": "切开的层与完整的层：输出与全部梯度的最大相对误差",
+                "en": "split block against the whole one: largest relative error of output and gradients",
+            },
+            {"zh": "fp64，不用 dropout", "en": "fp64, without dropout"},
+            bound=1e-12,
+            reason={
+                "zh": "部分和以不同次序相加，fp64 舍入约 1e-16，乘以项数仍远小于 1e-12",
+                "en": "partial sums are added in another order: fp64 rounds at 1e-16, times the terms",
+            },
+        ),
+        Metric(
+            "same_seed_ranks_agree",
+            all(r["same_seed"] for r in reports),
+            "",
+            "exact",
+            {
+                "zh": "dropout 种子相同：各卡的输出一致",
+                "en": "same dropout seed: all ranks have the same output",
+            },
+            {"zh": "与 0 号卡逐位比较", "en": "compared with rank 0, bit for bit"},
+        ),
+        Metric(
+            "other_seeds_ranks_differ",
+            not any(r["other_seed"] for r in reports),
+            "",
+            "exact",
+            {
+                "zh": "dropout 种子各不相同：本该一致的输出分叉",
+                "en": "other dropout seeds: outputs that should be equal differ",
+            },
+            {"zh": "与 0 号卡逐位比较", "en": "compared with rank 0, bit for bit"},
+        ),
+    ]
+    return Result(tuple(metrics), (figure(config, most),))
+
+
+def figure(config: Config, most: Any) -> Figure:
+    """Saved bytes over t: formulas as lines, measurements as marks."""
+    s, b, h, a = config.length, config.batch, config.width, config.heads
+    ts = [2**i for i in range(config.ranks.bit_length())]
+    x = tuple(float(t) for t in ts)
+    square = 5 * a * s / h
+    return Figure(
+        "activations",
+        {"zh": "每层激活随并行度 t", "en": "Activations of a block over the degree t"},
+        Axis({"zh": "并行度 t", "en": "degree t"}, scale="log2"),
+        Axis({"zh": "每张卡的字节", "en": "bytes on a rank"}, "B"),
+        (
+            Series(
+                {"zh": "张量并行：10 + 24/t + 5as/(ht)", "en": "tensor: 10 + 24/t + 5as/(ht)"},
+                x,
+                tuple(s * b * h * (10 + (24 + square) / t) for t in ts),
+                "theory",
+            ),
+            Series(
+                {"zh": "加序列并行：(34 + 5as/h)/t", "en": "and sequence: (34 + 5as/h)/t"},
+                x,
+                tuple(s * b * h * (34 + square) / t for t in ts),
+                "theory",
+            ),
+            Series(
+                {"zh": "张量并行，实测", "en": "tensor parallel, measured"},
+                x,
+                tuple(float(most(f"tp{t}")) for t in ts),
+            ),
+            Series(
+                {"zh": "加序列并行，实测", "en": "and sequence parallel, measured"},
+                x,
+                tuple(float(most(f"sp{t}")) for t in ts),
+            ),
+        ),
+    )
+
+
+if __name__ == "__main__":
+    ranks.work(measure, asdict(PRESETS["full"]))

@@ -1,0 +1,90 @@
+"""A block split by hand, against the paper's formulas and a count of its operators."""
+
+from __future__ import annotations
+
+import pytest
+
+from runnable_demos.metrics import Result
+from runnable_demos.tensor_parallel import PRESETS, run
+
+CONFIG = PRESETS["small"]
+T, S, B, H, A = CONFIG.ranks, CONFIG.length, CONFIG.batch, CONFIG.width, CONFIG.heads
+NORMS = 8 / H  # two LayerNorms, a mean and a deviation for each token, two bytes each, over h
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size, on real ranks."""
+    return run(CONFIG, lambda share, what: None)
+
+
+def value(result: Result, name: str) -> float:
+    """A metric's value."""
+    return next(m.value for m in result.metrics if m.name == name)
+
+
+def ledger(t: int, *, sequence: bool) -> float:
+    """Bytes a block saves over sbh, operator by operator (Korthikanti et al. 2022, §4.1 and §4.2)."""
+    outside = 1 / t if sequence else 1  # what lies between the split matrices
+    total = 0.0
+    total += 2 * 2 * outside  # two LayerNorms' inputs
+    total += NORMS * outside
+    total += 2 * outside  # the input of q, k and v
+    total += 2 * 3 / t  # q, k, v
+    total += (2 + 1 + 2) * A * S / H / t  # softmax's output, its dropout's mask and output
+    total += 2 / t  # the input of the output projection
+    total += 1 * outside  # dropout's mask
+    total += 2 * outside  # the input of the first MLP matrix
+    total += (8 + 8) / t  # GELU's input and output
+    total += 1 * outside  # dropout's mask
+    return total
+
+
+def test_saved_bytes_are_the_formulas(result: Result) -> None:
+    """The ledger, which is the paper's formula and LayerNorm's statistics."""
+    square = 5 * A * S / H
+    assert ledger(1, sequence=False) == pytest.approx(34 + square + NORMS)
+    assert ledger(T, sequence=False) == pytest.approx(10 + 24 / T + square / T + NORMS)
+    assert ledger(T, sequence=True) == pytest.approx((34 + square + NORMS) / T)
+    assert value(result, "one_rank_per_sbh") == pytest.approx(ledger(1, sequence=False))
+    assert value(result, "tp_per_sbh") == pytest.approx(ledger(T, sequence=False))
+    assert value(result, "sp_per_sbh") == pytest.approx(ledger(T, sequence=True))
+    assert value(result, "norm_statistics_per_sb") == 8
+
+
+def test_shares(result: Result) -> None:
+    """Tensor parallelism leaves more than 1/t, sequence parallelism exactly that."""
+    share = ledger(T, sequence=False) / ledger(1, sequence=False)
+    assert value(result, "tp_share") == pytest.approx(share)
+    assert value(result, "tp_share") > 1 / T
+    assert value(result, "sp_share") == 1 / T
+
+
+def test_collectives_are_counted(result: Result) -> None:
+    """Two regions a block, each entered and left, forward and backward.
+
+    Tensor parallelism: leaving sums in the forward, entering in the backward. Sequence parallelism:
+    a gather and a scatter each time, and a gather of what was not kept.
+    """
+    regions = 2
+    assert value(result, "tp_all_reduce") == 2 * regions
+    assert value(result, "sp_reduce_scatter") == 2 * regions
+    assert value(result, "sp_all_gather") == 2 * regions + regions
+    assert value(result, "tp_checkpointed_all_reduce") == 3 * regions
+
+
+def test_volumes(result: Result) -> None:
+    """An all-reduce passes its message twice; the gather again in the backward costs two messages."""
+    assert value(result, "tp_volume") == 4 * 2
+    assert value(result, "sp_volume") == 4 + 4 + 2
+
+
+def test_split_and_whole_block_agree(result: Result) -> None:
+    """The same function and the same gradients, to rounding in fp64."""
+    assert value(result, "error") <= 1e-12
+
+
+def test_dropout_needs_the_same_seed_outside_the_split(result: Result) -> None:
+    """Replicated activations stay replicas only where all ranks draw the same masks."""
+    assert value(result, "same_seed_ranks_agree") is True
+    assert value(result, "other_seeds_ranks_differ") is True
