@@ -100,7 +100,7 @@ class SiteAddresses:
     def report(self, card: Card) -> str:
         """Where to report an error on ``card``."""
         if self.report_url:
-            return self.report_url.replace("{card}", card.id).replace("{path}", card.path)
+            return self.report_url.replace("{card}", card.id).replace("{path}", card_file(card))
         return self._to(f"report/?card={card.id}")
 
     def name(self, anchor: str) -> str:
@@ -111,6 +111,11 @@ class SiteAddresses:
 def card_address(card: str) -> str:
     """The address of a card's page, from its id alone."""
     return f"cards/{card}/"
+
+
+def card_file(card: Card) -> str:
+    """Where a card's text stands below the folder of cards, on any machine."""
+    return f"{card.module}/{card.id}.md"
 
 
 def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page]:
@@ -236,7 +241,7 @@ def top_claims(book: Book, card: Card) -> Sequence[Text]:
 
 def report_form(card: Card | None = None) -> str:
     """What a report of an error holds, begun for one card."""
-    about = f"{card.id} ({card.path}, {card.updated})" if card else ""
+    about = f"{card.id} ({card_file(card)}, {card.updated})" if card else ""
     return f"card: {about}\nwhat it says: \nwhat is true, and how you know: "
 
 

@@ -228,15 +228,14 @@ def test_a_report_of_an_error_names_the_card(card: Element) -> None:
     """The button copies a form in which the card's id, file and date are filled in."""
     button = card.all("p", class_="pd-report")[0].all("button")[0]
     first = button["data-pd-copy"].splitlines()[0]
-    assert first.startswith("card: kahan-sum (")
-    assert first.endswith("numerics/kahan-sum.md, 2026-11-29)")
+    assert first == "card: kahan-sum (numerics/kahan-sum.md, 2026-11-29)"
 
 
 def test_a_report_can_go_to_an_address_of_its_own(book: Book) -> None:
     """``report_url`` of ``mkdocs.yml`` takes the card's id and file."""
     made = site.make(book, None, ADDRESS, "https://host/new?title={card}&file={path}")
     body = made.pages["cards/kahan-sum/index.md"].body
-    assert "https://host/new?title=kahan-sum&amp;file=" in body
+    assert "https://host/new?title=kahan-sum&amp;file=numerics/kahan-sum.md" in body
 
 
 def test_the_contents_list_is_bilingual_and_leads_to_the_sections(
@@ -407,11 +406,7 @@ def test_mkdocs_build_gives_the_same_pages(built: Path, checkout: Path) -> None:
     assert done.returncode == 0, done.stderr
     for file in sorted(built.rglob("*.html")):
         twin = checkout / "out" / file.relative_to(built)
-        ours, theirs = (
-            re.sub(r"[\w./-]*(?=numerics/[\w-]+\.md, 2026)", "", each.read_text(encoding="utf-8"))
-            for each in (file, twin)
-        )
-        assert ours == theirs, file
+        assert file.read_text(encoding="utf-8") == twin.read_text(encoding="utf-8"), file
 
 
 def test_mkdocs_build_names_the_problems_of_a_card(checkout: Path) -> None:

@@ -1,0 +1,107 @@
+"""The pages of a small base, whole, so that a change of any is seen; and what stands behind them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generator import pages
+from generator.book import Book, shown_value
+from runnable_demos.metrics import Axis, Figure, Metric, Series
+
+BOTH = {"zh": "零", "en": "zero"}
+
+
+def test_the_pages_of_the_small_base(
+    book: Book, demos: Path, tmp_path: Path, golden: Callable[[str, Path], None]
+) -> None:
+    """Each body without its drawings, a line an element, below its address."""
+    for page in pages.pages(book, demos):
+        body = re.sub(r"<svg.*?</svg>", "<svg/>", page.body, flags=re.DOTALL)
+        body = re.sub(
+            r"\s*(<(?:section|article|header|div|table|tr|p|h\d|li|ul|ol|dl|nav))", r"\n\1", body
+        )
+        file = tmp_path / f"{page.address.rstrip('/') or 'index'}.html"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(body.strip() + "\n", encoding="utf-8")
+    golden("pages", tmp_path)
+
+
+def metric(value: bool | int | float, unit: str = "", bound: float | None = None) -> Metric:
+    """A metric with this value."""
+    reason = None if bound is None else BOTH
+    kind = "exact" if bound is None else "bounded"
+    return Metric("m", value, unit, kind, BOTH, BOTH, bound, reason)  # type: ignore[arg-type]
+
+
+VALUES = [
+    (metric(True), "成立", "holds"),
+    (metric(False), "不成立", "fails"),
+    (metric(85174520, "B"), "85,174,520 B", "85,174,520 B"),
+    (metric(12.0, "B/param"), "12 B/param", "12 B/param"),
+    (metric(1 / 3), "0.333333", "0.333333"),
+    (metric(0.0), "0", "0"),
+    (metric(1.5e-7, "s"), "1.5e-07 s", "1.5e-07 s"),
+    (metric(5e-17, "", 3e-16), "5e-17 ≤ 3e-16", "5e-17 ≤ 3e-16"),
+]
+
+
+@pytest.mark.parametrize(("found", "zh", "en"), VALUES)
+def test_values_are_shown_with_their_units(found: Metric, zh: str, en: str) -> None:
+    """Whole numbers in full, others to six figures, bounds behind what stays below them."""
+    assert shown_value(found) == {"zh": zh, "en": en}
+
+
+def test_a_figure_as_a_table_has_a_row_for_each_place() -> None:
+    """Series with different places leave cells empty."""
+    series = (
+        Series(BOTH, (1.0, 3.0), (10.0, 30.0)),
+        Series(BOTH, (2.0, 3.0), (0.5, 1234567.0), "theory"),
+    )
+    figure = Figure("f", BOTH, Axis(BOTH), Axis(BOTH), series)
+    assert pages.figure_rows(figure) == [
+        ["1", "10", ""],
+        ["2", "", "0.5"],
+        ["3", "30", "1.23457e+06"],
+    ]
+
+
+def test_a_figure_with_names_on_its_axis_has_them_in_its_table() -> None:
+    """Categories count from zero."""
+    axis = Axis(BOTH, categories=({"zh": "甲", "en": "a"}, {"zh": "乙", "en": "b"}))
+    figure = Figure("f", BOTH, axis, Axis(BOTH), (Series(BOTH, (0.0, 1.0), (5.0, 6.0), "bar"),))
+    assert pages.figure_rows(figure) == [
+        [{"zh": "甲", "en": "a"}, "5"],
+        [{"zh": "乙", "en": "b"}, "6"],
+    ]
+
+
+def test_what_is_refuted_is_printed_as_it_is_said(book: Book) -> None:
+    """The measured number has the unit and the precision of the one that it refutes."""
+    card = book.library.cards["float-bytes"]
+    (found,) = book.refutations(card)
+    assert (found.said, found.measured) == ({"zh": "4 B", "en": "4 B"}, {"zh": "8 B", "en": "8 B"})
+    truths = list(book.refutations(book.library.cards["rounding"]))
+    assert [each.said["en"] for each in truths] == [
+        "the naive sum is exact",
+        "0.1 is stored exactly",
+    ]
+    assert {each.measured["en"] for each in truths} == {"fails"}
+
+
+def test_a_stale_record_is_shown_as_stale(book: Book) -> None:
+    """The panel warns, and no claim of it counts as proven."""
+    library = book.library
+    stale = replace(
+        library, evidence=replace(library.evidence, stale=frozenset({("float_sums", "cpu")}))
+    )
+    old = replace(book, library=stale)
+    card = library.cards["kahan-sum"]
+    assert [panel.stale for panel in old.panels(card)] == [True]
+    assert old.proven(card) == 0
+    body = pages.card_page(old, card, pages.SiteAddresses("cards/kahan-sum/")).body
+    assert "The code has changed since this record" in body

@@ -1,0 +1,128 @@
+"""A build is all or nothing, and gives the same bytes for the same base."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from generator import exporters, library
+from generator.build import build, steps
+from generator.library import Library
+from tests.exporters.html_tree import read
+
+BASE = Path(__file__).parent / "library"
+DEMOS = BASE / "runnable_demos"
+
+
+@pytest.fixture(scope="module")
+def small() -> Library:
+    """The small base."""
+    found, _ = library.load(BASE / "cards", demos=DEMOS)
+    assert found is not None
+    return found
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below ``folder``."""
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+
+
+def test_a_build_writes_every_output_and_says_where_each_begins(
+    small: Library, tmp_path: Path
+) -> None:
+    """Progress is reported as often as promised; each entry is a file; nothing is left beside."""
+    out = tmp_path / "dist"
+    reported: list[str] = []
+    built = build(small, out, DEMOS, reported.append)
+    assert len(reported) == steps()
+    assert {each.name for each in built} >= {"site", "handbook", "vault"}
+    assert all(each.entry.is_file() for each in built)
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_two_builds_of_a_base_are_equal(
+    small: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the day nor the place of a build stands in what it writes."""
+    for name, epoch in (("one", "1000000000"), ("two", "2000000000")):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+        build(small, tmp_path / name, DEMOS, lambda _: None)
+    assert tree(tmp_path / "one") == tree(tmp_path / "two")
+
+
+def test_an_exporter_that_fails_leaves_the_last_build_whole(
+    small: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stood there stands there, to the byte, and nothing half-made stands beside it."""
+    out = tmp_path / "dist"
+    build(small, out, DEMOS, lambda _: None)
+    before = tree(out)
+    failing = ModuleType("failing")
+    failing.NAME, failing.ENTRY = "zzz", "zzz/index.html"  # type: ignore[attr-defined]
+
+    def export(_: object, folder: Path, __: object) -> None:
+        folder.mkdir()
+        (folder / "index.html").write_text("half")
+        raise OSError(28, "No space left on device")
+
+    failing.export = export  # type: ignore[attr-defined]
+    real = list(exporters.discover())
+
+    def with_failing() -> Iterator[ModuleType]:
+        yield from [*real, failing]
+
+    monkeypatch.setattr(exporters, "discover", with_failing)
+    with pytest.raises(OSError, match="No space left"):
+        build(small, out, DEMOS, lambda _: None)
+    assert tree(out) == before
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_every_exporter_has_a_name_and_an_entry() -> None:
+    """Exporters are found by being there; their names are their files', their entries their own."""
+    found = list(exporters.discover())
+    assert [each.NAME for each in found] == [each.__name__.rpartition(".")[2] for each in found]
+    for each in found:
+        assert "/" not in each.ENTRY or each.ENTRY.startswith(f"{each.NAME}/")
+    assert len({each.ENTRY for each in found}) == len(found)
+
+
+def test_zensical_builds_the_exported_pages(tmp_path: Path) -> None:
+    """The pages exist as files for another builder, which shows the same articles."""
+    out = tmp_path / "pages"
+    proofdeck = Path(sys.executable).with_name("proofdeck")
+    done = subprocess.run(
+        [proofdeck, "export-pages", out, "--cards", BASE / "cards", "--demos", DEMOS],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    zensical = Path(sys.executable).with_name("zensical")
+    done = subprocess.run(
+        [zensical, "build", "-f", "mkdocs.yml"],
+        cwd=out,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for card in ("rounding", "float-bytes", "kahan-sum"):
+        page = read((out / "site" / "cards" / card / "index.html").read_text(encoding="utf-8"))
+        article = page.all("article", class_="pd-card")[0]
+        assert len(article.all("section", class_="pd-section")) == 8
+        assert len(article.all("details", class_="pd-followup")) == 6
+        assert article.all("math")
+        assert not page.all("p", class_="pd-half")
+    code = read((out / "site/cards/kahan-sum/index.html").read_text(encoding="utf-8")).all("pre")[0]
+    assert code.text().startswith("def kahan ( numbers ): total")
