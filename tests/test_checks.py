@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generator import checks, library, prose
@@ -249,6 +249,28 @@ def test_no_text_makes_a_rule_slow(unit: str) -> None:
     start = time.process_time()
     checks.run(SimpleNamespace(cards={"case": card}, evidence=Evidence()))
     assert time.process_time() - start < 10
+
+
+PIECES = st.sampled_from(
+    ["汉", "字", "，", ",", ".", "(", ")", "“", '"', "a", "GPU", "3", "0", "16 B", "%", "×", "$x$",
+     "$", "$3\\,\\text{GiB}$", "`c`", "`", "**", "*", "[", "](given:)", "[3%](claim:a/b)", "\\", "|",
+     "\\frac", "–", " ", "\n", "\n\n", "\n- ", "\n> ", "\n| a | b |\n|---|---|\n| 3 GB | x |\n",
+     "\n$$\nx–1\n$$\n", "<!-- #i -->", "&amp;", "\u00a0", "\U0001f600", "４", "O(L)O(L)O(L)"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=30).map("".join), st.sampled_from(["\n", "\r\n"]))
+@settings(deadline=None, max_examples=100)
+def test_every_problem_points_into_the_file(body: str, end: str) -> None:
+    """Whatever stands in a section, each rule names a place that exists, or says nothing."""
+    text = merged(f"# 中文\n\n## 工程权衡\n\n{body}\n\n# English\n\n## Trade-offs\n\n{body}\n")
+    card, _ = parse(text.replace("\n", end), "numerics/case.md")
+    if card is None:
+        return
+    rows = text.split("\n")
+    for problem in checks.run(SimpleNamespace(cards={"case": card}, evidence=Evidence())):
+        assert 1 <= problem.place.line <= len(rows)
+        assert 1 <= problem.place.column <= len(rows[problem.place.line - 1]) + 1
 
 
 def test_a_formula_that_nests_too_deeply_is_a_problem_and_no_crash(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ _UNITS = (
 _QUANTITY = re.compile(
     rf"""(?<![A-Za-z0-9_.])(?<![A-Za-z]-)
     (?: 百分之\s*\d+(?:\.\d+)?
-      | \d(?:[\d,.]{{0,40}}\d)?
+      | \d(?:[\d,.]{{0,40}}\d)?(?:[eE][-+−]?\d+)?[⁻⁺⁰¹²³⁴-⁹]{{0,5}}
         (?: ×(?!{_OPERAND}|[A-Za-z])                                    # 2.1× faster, but not 4×4
           | {_GAP}×(?!{_OPERAND}|\s*[A-Za-z])                           # $2 \times$, but not 2 × n
           | x(?![\w(])
