@@ -86,7 +86,8 @@ def test_the_mini_checkpoint_keeps_nothing_of_the_inside() -> None:
 
 def test_the_code_on_the_card_is_the_demos() -> None:
     """Both languages print it, without annotations, comments and assertions; it runs as it stands."""
-    card = Path("cards/deep-learning/checkpoint-torch.md").read_text(encoding="utf-8")
+    root = Path(__file__).parents[2]
+    card = (root / "cards/deep-learning/checkpoint-torch.md").read_text(encoding="utf-8")
     blocks = [part.split("```")[0] for part in card.split("```python\n")[1:]]
     assert len(blocks) == 2
     assert len(set(blocks)) == 1

@@ -1,0 +1,373 @@
+"""Checkpoints are on, and the peak has not fallen, or has even risen. Why?
+
+The question
+    A checkpoint drops what autograd would save inside, keeps its arguments, and makes the inside
+    anew. Where does that keep or make more than it spares?
+
+The model
+    In units of one layer's output, ``L`` layers that add b each without a checkpoint:
+
+        a heavy boundary       b = 1/2, a checkpoint a layer: L kept where L/2 were saved
+        references outside     outputs that the caller holds stay, and are made once more
+        large arguments        what an addition never saves is kept as a checkpoint's argument
+        a remainder            checkpoint_sequential gives its last chunk what does not divide,
+                               and leaves that chunk without a checkpoint
+
+    Two more leave the peak where it is: a backward that is itself differentiated keeps what it
+    rebuilt, and a peak that consists of logits has no activations of layers to give.
+
+The measurement
+    Live peaks of real steps, three each: without checkpoints, with them, and mended.
+
+The result
+    The first three go above the peak without checkpoints, a remainder comes back up to it, and
+    every mend is far below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+from runnable_demos.checkpoint_weighted import HalfLayer
+from runnable_demos.measure import LiveMemory
+from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.stacks import (
+    Layer,
+    draw_input,
+    equal_segments,
+    measure_step,
+    run_layers,
+    run_segments,
+)
+
+TITLE: Text = {"zh": "重算后峰值反而升高", "en": "When the peak rises"}
+QUESTION: Text = {
+    "zh": "设了检查点，峰值为什么不降反升？各怎么改？",
+    "en": "With checkpoints on, why can the peak stay or even rise, and what mends it?",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """One stack on which all is tried; one layer's output is ``batch`` × ``width`` numbers."""
+
+    layers: int = parameter(24, {"zh": "层数 L", "en": "layers L"}, 4, 200)
+    segment: int = parameter(6, {"zh": "段长 k", "en": "segment length k"}, 1, 200)
+    batch: int = parameter(1024, {"zh": "批大小", "en": "batch"}, 1, 65536)
+    width: int = parameter(16, {"zh": "宽度", "en": "width"}, 2, 4096)
+    vocabulary: int = parameter(2048, {"zh": "词表大小", "en": "vocabulary"}, 2, 262144)
+    device: str = parameter("cpu", {"zh": "设备", "en": "device"})
+    seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
+
+
+PRESETS = {
+    "small": Config(layers=12, segment=4, batch=128, width=8, vocabulary=256),
+    "full": Config(),
+}
+
+safe = partial(checkpoint, use_reentrant=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Bytes at the peak: without checkpoints, with them, and with the mend."""
+
+    none: int
+    checkpointed: int
+    mended: int
+
+
+def peak_of(layers: Sequence[nn.Module], config: Config, step: Callable[[Tensor], None]) -> int:
+    """Live peak of ``step``, which gets a computed input that nothing else holds."""
+    for layer in layers:
+        for p in layer.parameters():
+            p.grad = torch.zeros_like(p)  # a step after the first: gradients have their place
+    z = draw_input((config.batch, config.width), config.device)
+    z.grad = torch.zeros_like(z)
+    with LiveMemory() as live:
+        step(z * 1.0)
+    return live.peak
+
+
+# --- what raises the peak ------------------------------------------------------------------------
+
+
+def heavy_boundary(config: Config) -> Case:
+    """An fp32 residual stream around bf16 layers; the mend is longer segments."""
+    layers = [HalfLayer(config.width).to(config.device) for _ in range(config.layers)]
+    shape = (config.batch, config.width)
+
+    def peak(k: int) -> int:
+        forward = partial(run_segments, layers, equal_segments(config.layers, k))
+        return measure_step(forward, layers, shape, config.device).peak
+
+    none = measure_step(partial(run_layers, layers), layers, shape, config.device).peak
+    return Case(none, peak(1), peak(config.segment))
+
+
+def hidden_states(layers: Sequence[nn.Module], x: Tensor) -> list[Tensor]:
+    """The outputs of all layers, as a model returns them that is asked for its hidden states."""
+    states = []
+    for layer in layers:
+        x = layer(x)
+        states.append(x)
+    return states
+
+
+def held_outside(config: Config) -> tuple[Case, int]:
+    """The caller keeps every hidden state; the mend is to keep the last alone.
+
+    Also returned is the peak with one segment around the stack.
+    """
+    layers = [Layer(config.width).to(config.device) for _ in range(config.layers)]
+
+    def step(k: int | None, x: Tensor) -> None:
+        states: list[Tensor] = []
+        for length in equal_segments(config.layers, k or config.layers):
+            run = partial(hidden_states, layers[len(states) : len(states) + length])
+            states += safe(run, x) if k else run(x)
+            x = states[-1]
+        loss = x.sum()
+        del x
+        loss.backward()
+
+    def lean_step(x: Tensor) -> None:
+        lengths = equal_segments(config.layers, config.segment)
+        run_segments(layers, lengths, x).sum().backward()
+
+    def peak(k: int | None) -> int:
+        return peak_of(layers, config, partial(step, k))
+
+    mended = peak_of(layers, config, lean_step)
+    return Case(peak(None), peak(config.segment), mended), peak(config.layers)
+
+
+def large_arguments(config: Config) -> Case:
+    """Each layer adds a fresh tensor to its input; the mend is to make it inside."""
+    layers = [nn.Linear(config.width, config.width) for _ in range(config.layers)]
+    for layer in layers:
+        layer.to(config.device)
+    shape = (config.batch, config.width)
+
+    def offset(i: int) -> Tensor:
+        return torch.full(shape, 0.1 * i, device=config.device)
+
+    def given(start: int, x: Tensor, *offsets: Tensor) -> Tensor:
+        for i, tensor in enumerate(offsets, start):
+            x = layers[i](x + tensor)
+        return x
+
+    def made(start: int, stop: int, x: Tensor) -> Tensor:
+        for i in range(start, stop):
+            x = layers[i](x + offset(i))
+        return x
+
+    def step(way: str, x: Tensor) -> None:
+        for start in range(0, config.layers, config.segment):
+            stop = min(start + config.segment, config.layers)
+            if way == "none":
+                x = made(start, stop, x)
+            elif way == "given":
+                x = safe(partial(given, start), x, *(offset(i) for i in range(start, stop)))
+            else:
+                x = safe(partial(made, start, stop), x)
+        loss = x.sum()
+        del x
+        loss.backward()
+
+    return Case(*(peak_of(layers, config, partial(step, way)) for way in ("none", "given", "made")))
+
+
+def remainder(config: Config) -> tuple[Case, int]:
+    """``checkpoint_sequential`` with more and more segments; the mend is a number that divides.
+
+    ``checkpointed`` is half the layers and one more, so that chunks are single layers; also
+    returned is the peak with one segment more than the mend.
+    """
+    layers = [Layer(config.width).to(config.device) for _ in range(config.layers)]
+    stack = nn.Sequential(*layers)
+    shape = (config.batch, config.width)
+
+    def peak(segments: int) -> int:
+        def forward(x: Tensor) -> Any:
+            return checkpoint_sequential(stack, segments, x, use_reentrant=False)
+
+        return measure_step(forward, layers, shape, config.device).peak
+
+    even = config.layers // config.segment
+    none = measure_step(partial(run_layers, layers), layers, shape, config.device).peak
+    return Case(none, peak(config.layers // 2 + 1), peak(even)), peak(even + 1)
+
+
+# --- what leaves it where it is ------------------------------------------------------------------
+
+
+def double_backward(config: Config) -> tuple[int, int]:
+    """A gradient that is differentiated again: without checkpoints, and with segments."""
+    layers = [Layer(config.width, "gelu").to(config.device) for _ in range(config.layers)]
+
+    def step(lengths: tuple[int, ...] | None, x: Tensor) -> None:
+        y = run_segments(layers, lengths, x) if lengths else run_layers(layers, x)
+        gradient = torch.autograd.grad(y.sum(), x, create_graph=True)[0]
+        loss = gradient.square().sum()
+        del y, gradient
+        loss.backward()
+
+    segments = equal_segments(config.layers, config.segment)
+    return (
+        peak_of(layers, config, partial(step, None)),
+        peak_of(layers, config, partial(step, segments)),
+    )
+
+
+def large_logits(config: Config) -> tuple[int, int]:
+    """A head as wide as a vocabulary behind the stack: without checkpoints, and with segments."""
+    layers = [Layer(config.width).to(config.device) for _ in range(config.layers)]
+    head = nn.Linear(config.width, config.vocabulary).to(config.device)
+    target = torch.zeros(config.batch, dtype=torch.long, device=config.device)
+
+    def step(lengths: tuple[int, ...] | None, x: Tensor) -> None:
+        y = run_segments(layers, lengths, x) if lengths else run_layers(layers, x)
+        F.cross_entropy(head(y), target).backward()
+
+    segments = equal_segments(config.layers, config.segment)
+    return (
+        peak_of([*layers, head], config, partial(step, None)),
+        peak_of([*layers, head], config, partial(step, segments)),
+    )
+
+
+NAMES: Mapping[str, Text] = {
+    "boundary": {"zh": "重边界", "en": "heavy boundary"},
+    "outside": {"zh": "外部引用", "en": "held outside"},
+    "arguments": {"zh": "大参数", "en": "large arguments"},
+    "remainder": {"zh": "余数", "en": "remainder"},
+}
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """Four causes with their mends, and two reasons for a peak that stays."""
+    a = config.batch * config.width * 4  # bytes of one layer's output
+    k = config.segment
+    progress(0.0, "heavy boundary")
+    boundary = heavy_boundary(config)
+    progress(0.2, "held outside")
+    outside, outside_one = held_outside(config)
+    progress(0.4, "large arguments")
+    arguments = large_arguments(config)
+    progress(0.5, "remainder")
+    rest, one_more = remainder(config)
+    progress(0.7, "double backward, logits")
+    double_none, double = double_backward(config)
+    logits_none, logits = large_logits(config)
+    progress(1.0, "done")
+
+    live: Text = {
+        "zh": "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度",
+        "en": "live peak of a step over the bytes of one layer's output, "
+        "without parameters and their gradients",
+    }
+    compared: Text = {"zh": "两次实测的峰值之比", "en": "two measured peaks"}
+    cases = {
+        "boundary": boundary,
+        "outside": outside,
+        "arguments": arguments,
+        "remainder": rest,
+    }
+    how = {
+        "boundary": ("每层一个检查点", "a checkpoint a layer", f"{k} 层一段", f"segments of {k}"),
+        "outside": (f"{k} 层一段", f"segments of {k}", "不留中间输出", "no state kept"),
+        "arguments": ("由参数传入", "passed in", "在段内生成", "made inside"),
+        "remainder": (
+            f"checkpoint_sequential 分 {config.layers // 2 + 1} 段",
+            f"checkpoint_sequential in {config.layers // 2 + 1}",
+            f"分 {config.layers // k} 段",
+            f"in {config.layers // k}",
+        ),
+    }
+
+    def peak(name: str, value: int, zh: str, en: str) -> Metric:
+        return Metric(name, value / a, "", "exact", {"zh": zh, "en": en}, live)
+
+    metrics: list[Metric] = []
+    for key, case in cases.items():
+        zh, en = NAMES[key]["zh"], NAMES[key]["en"]
+        with_zh, with_en, mend_zh, mend_en = how[key]
+        metrics += [
+            peak(f"{key}_none", case.none, f"{zh}：不设检查点", f"{en}: no checkpoints"),
+            peak(f"{key}_checkpointed", case.checkpointed, f"{zh}：{with_zh}", f"{en}: {with_en}"),
+            peak(f"{key}_mended", case.mended, f"{zh}：{mend_zh}", f"{en}: {mend_en}"),
+            Metric(
+                f"{key}_ratio",
+                case.checkpointed / case.none,
+                "",
+                "exact",
+                {"zh": f"{zh}：设了检查点 / 不设", "en": f"{en}: with checkpoints over without"},
+                compared,
+            ),
+        ]
+    metrics += [
+        peak("outside_one", outside_one, "外部引用：整网一段", "held outside: one segment"),
+        peak(
+            "remainder_one_more",
+            one_more,
+            f"余数：checkpoint_sequential 分 {config.layers // k + 1} 段",
+            f"remainder: checkpoint_sequential in {config.layers // k + 1}",
+        ),
+        Metric(
+            "double_backward_ratio",
+            double / double_none,
+            "",
+            "exact",
+            {"zh": "二阶求导：分段 / 不设检查点", "en": "double backward: segments over none"},
+            compared,
+        ),
+        Metric(
+            "logits_ratio",
+            logits / logits_none,
+            "",
+            "exact",
+            {"zh": "词表很大：分段 / 不设检查点", "en": "large vocabulary: segments over none"},
+            compared,
+        ),
+        Metric(
+            "plain_ratio",
+            outside.mended / outside.none,
+            "",
+            "exact",
+            {"zh": "同样的网络、没有这些原因：分段 / 不设", "en": "the same stack without a cause"},
+            compared,
+        ),
+    ]
+    x = tuple(map(float, range(len(cases))))
+    return Result(
+        tuple(metrics),
+        (
+            Figure(
+                "causes",
+                {"zh": "四种原因与改法", "en": "Four causes and their mends"},
+                Axis({"zh": "原因", "en": "cause"}, categories=tuple(NAMES.values())),
+                Axis({"zh": "峰值 / 不设检查点", "en": "peak / without checkpoints"}),
+                (
+                    Series(
+                        {"zh": "设了检查点", "en": "with checkpoints"},
+                        x,
+                        tuple(c.checkpointed / c.none for c in cases.values()),
+                    ),
+                    Series(
+                        {"zh": "改过之后", "en": "mended"},
+                        x,
+                        tuple(c.mended / c.none for c in cases.values()),
+                    ),
+                ),
+            ),
+        ),
+    )

@@ -1,0 +1,114 @@
+"""Why peaks rise: how each grows with depth, against counts by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from runnable_demos.checkpoint_peak_rises import (
+    PRESETS,
+    Case,
+    Config,
+    heavy_boundary,
+    held_outside,
+    large_arguments,
+    remainder,
+    run,
+)
+from runnable_demos.metrics import Metric, Result
+
+CONFIG = PRESETS["small"]
+L, K = CONFIG.layers, CONFIG.segment
+A = CONFIG.batch * CONFIG.width * 4  # bytes of one layer's output
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """One run at small size."""
+    return run(CONFIG, lambda share, what: None)
+
+
+@pytest.fixture(scope="module")
+def metrics(result: Result) -> dict[str, Metric]:
+    """Its metrics by name."""
+    return {m.name: m for m in result.metrics}
+
+
+def growth(cause: Callable[[Config], Case]) -> tuple[float, float, float]:
+    """Activations that K more layers add to each of the three peaks."""
+    before, after = cause(CONFIG), cause(replace(CONFIG, layers=L + K))
+    pairs = (
+        (before.none, after.none),
+        (before.checkpointed, after.checkpointed),
+        (before.mended, after.mended),
+    )
+    none, checkpointed, mended = (round((b - a) / A, 1) for a, b in pairs)
+    return none, checkpointed, mended
+
+
+def test_a_heavy_boundary_costs_twice_what_it_spares() -> None:
+    """A layer saves half an activation; its checkpoint keeps a whole one; a segment keeps one."""
+    assert growth(heavy_boundary) == (K / 2, K, 1)
+
+
+def test_what_the_caller_holds_is_not_spared() -> None:
+    """All outputs stay in both; only without them does a segment cost one."""
+    assert growth(lambda config: held_outside(config)[0]) == (K, K, 1)
+
+
+def test_arguments_are_kept_beside_the_boundaries() -> None:
+    """Linear saves one sum a layer; a checkpoint keeps K arguments and a boundary for K layers."""
+    assert growth(large_arguments) == (K, K + 1, 1)
+
+
+def test_held_outputs_and_a_rebuilt_segment_stand_side_by_side(
+    metrics: dict[str, Metric],
+) -> None:
+    """L outputs and the input, K rebuilt, two in flight; with one segment L rebuilt, and one."""
+    assert metrics["outside_none"].value == pytest.approx(L + 1 + 2, abs=0.1)
+    assert metrics["outside_checkpointed"].value == pytest.approx(L + 1 + K + 2, abs=0.1)
+    assert metrics["outside_one"].value == pytest.approx(L + 1 + L + 1, abs=0.1)
+
+
+@pytest.mark.parametrize("layers", [12, 13, 20, 24])
+def test_a_remainder_goes_to_the_chunk_without_a_checkpoint(layers: int) -> None:
+    """S − 1 inputs, the last chunk's layers with its input, two in flight."""
+    case, one_more = remainder(replace(CONFIG, layers=layers))
+
+    def by_hand(segments: int) -> int:
+        size = layers // segments
+        last = layers - (segments - 1) * size
+        return (segments - 1) + (last + 1) + 2
+
+    even = layers // K
+    assert case.checkpointed // A == by_hand(layers // 2 + 1)
+    assert case.mended // A == by_hand(even)
+    assert one_more // A == by_hand(even + 1)
+
+
+def test_causes_raise_the_peak_and_mends_lower_it(metrics: dict[str, Metric]) -> None:
+    """Three above, one up to it; every mend below."""
+    for key in ("boundary", "outside", "arguments"):
+        assert metrics[f"{key}_ratio"].value > 1
+    assert metrics["remainder_ratio"].value == 1
+    for key in ("boundary", "outside", "arguments", "remainder"):
+        assert metrics[f"{key}_mended"].value < metrics[f"{key}_none"].value
+
+
+def test_some_peaks_have_little_to_give(metrics: dict[str, Metric]) -> None:
+    """Far less is saved than on the same stack without a cause."""
+    plain = metrics["plain_ratio"].value
+    assert plain < 0.75
+    assert metrics["double_backward_ratio"].value > plain
+    assert metrics["logits_ratio"].value > 0.85
+
+
+def test_the_figure_shows_the_ratios(result: Result, metrics: dict[str, Metric]) -> None:
+    """With checkpoints, and mended, over the peak without."""
+    with_checkpoints, mended = result.figures[0].series
+    for i, key in enumerate(("boundary", "outside", "arguments", "remainder")):
+        assert with_checkpoints.y[i] == metrics[f"{key}_ratio"].value
+        mend = metrics[f"{key}_mended"].value / metrics[f"{key}_none"].value
+        assert mended.y[i] == pytest.approx(mend, rel=1e-12)
