@@ -14,7 +14,7 @@ from generator.evidence import State, Verdict, judge
 from generator.lang import LANGS, Lang, Text
 from generator.library import Library
 from generator.model import Card, Citation, Claim, Device, LearningPath, Module
-from generator.plain_text import plain_math
+from generator.plain_text import RAISED, plain_math
 from generator.quantities import QuantityError, read
 from generator.render import RenderedCard, evidence_anchor, render
 from runnable_demos import figures
@@ -236,18 +236,23 @@ class _Resolver:
 
 
 def shown_value(metric: Metric) -> Text:
-    """A metric's value as the evidence panel shows it, with its unit."""
+    """A metric's value as the evidence panel shows it: in full, and in a larger unit where one fits."""
     if isinstance(metric.value, bool):
         return {"zh": "成立", "en": "holds"} if metric.value else {"zh": "不成立", "en": "fails"}
-    number = _number(metric.value)
     unit = f" {metric.unit}" if metric.unit else ""
-    text = f"{number}{unit}"
+    text = f"{_number(metric.value)}{unit}"
     if metric.bound is not None:
-        text = f"{number} ≤ {_number(metric.bound)}{unit}"
+        text = f"{_number(metric.value)} ≤ {_number(metric.bound)}{unit}"
+    elif (scale := figures.scale_for([metric.value], metric.unit, binary=True)).worth > 1:
+        text += f" ({scale.number(metric.value)} {scale.unit})"
     return dict.fromkeys(LANGS, text)
 
 
 def _number(value: float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
-    return f"{value:,.6g}" if 1e-3 <= abs(value) < 1e6 else f"{value:.3g}"
+    if 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.6g}"
+    digits, _, exponent = f"{value:.3g}".partition("e")
+    power = str(int(exponent or 0)).translate(RAISED)
+    return f"10{power}" if digits == "1" else f"{digits}×10{power}"

@@ -33,7 +33,7 @@ _SYMBOLS = {
 _FULL_WIDTH = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _SPACED = ("softbreak", "hardbreak")
 _COMMAND = re.compile(r"\\([a-zA-Z]+)|\\.")
-_RAISED = str.maketrans("0123456789-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻")
+RAISED = str.maketrans("0123456789-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻")
 _LAYOUT = {
     "left",
     "right",
@@ -68,7 +68,7 @@ def plain_math(tex: str) -> str:
     text = _COMMAND.sub(_named, text.replace("&", " "))
     text = re.sub(r"√\s*\{([^{}]+)\}", lambda m: f"√{_grouped(m[1])}", text)
     text = re.sub(r"\((\w)\)/\((\w+)\)", r"\1/\2", text)
-    text = re.sub(r"\^\{?([-−]?\d+)\}?", lambda m: m[1].translate(_RAISED), text)
+    text = re.sub(r"\^\{?([-−]?\d+)\}?", lambda m: m[1].translate(RAISED), text)
     return " ".join(re.sub(r"[{}]", "", text).split())
 
 

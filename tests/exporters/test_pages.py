@@ -41,12 +41,15 @@ def metric(value: bool | int | float, unit: str = "", bound: float | None = None
 VALUES = [
     (metric(True), "成立", "holds"),
     (metric(False), "不成立", "fails"),
-    (metric(85174520, "B"), "85,174,520 B", "85,174,520 B"),
+    (metric(85174520, "B"), "85,174,520 B (81.23 MiB)", "85,174,520 B (81.23 MiB)"),
+    (metric(2 * 10**9, "FLOP"), "2,000,000,000 FLOP (2 GFLOP)", "2,000,000,000 FLOP (2 GFLOP)"),
+    (metric(1000, "B"), "1,000 B", "1,000 B"),
     (metric(12.0, "B/param"), "12 B/param", "12 B/param"),
     (metric(1 / 3), "0.333333", "0.333333"),
     (metric(0.0), "0", "0"),
-    (metric(1.5e-7, "s"), "1.5e-07 s", "1.5e-07 s"),
-    (metric(5e-17, "", 3e-16), "5e-17 ≤ 3e-16", "5e-17 ≤ 3e-16"),
+    (metric(1.5e-7, "s"), "1.5×10⁻⁷ s", "1.5×10⁻⁷ s"),
+    (metric(5e-17, "", 3e-16), "5×10⁻¹⁷ ≤ 3×10⁻¹⁶", "5×10⁻¹⁷ ≤ 3×10⁻¹⁶"),
+    (metric(2e-7, "", 1e-6), "2×10⁻⁷ ≤ 10⁻⁶", "2×10⁻⁷ ≤ 10⁻⁶"),
 ]
 
 

@@ -181,7 +181,7 @@ def test_every_claim_leads_to_its_row_of_the_evidence(book: Book, card: Element)
         assert row["data-kind"] in ("exact", "bounded")
         assert len(row.all("td")) == 4
     shown = rows["ev-float_sums-kahan_error"].all("td")[0].text()
-    assert shown == "5.55e-17 ≤ 3e-16"
+    assert shown == "5.55×10⁻¹⁷ ≤ 3×10⁻¹⁶"
 
 
 def test_the_evidence_names_device_versions_date_and_command(book: Book, card: Element) -> None:
