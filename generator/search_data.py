@@ -23,7 +23,8 @@ def search_data(library: Library) -> dict[str, Any]:
     """The data of the search, ready for JSON: ``search.json`` on the site, inline in the handbook.
 
     ``modules``: id and title; ``cards``: id, title, aliases, module, difficulty, tags, proof;
-    ``parts``: see ``Part``. The anchor is the section's name, or the id of a follow-up.
+    ``parts``: see ``Part``. The anchor is the section's name, or the id of a
+    follow-up or pitfall.
     """
     return {
         "modules": [
@@ -71,8 +72,7 @@ def _parts(index: int, card: Card) -> Iterator[Part]:
 
 
 def _section(index: int, section: Section, lang: Lang) -> Iterator[Part]:
-    if section.name != "followups":
+    if not section.items:
         yield [index, section.name, section.name, lang, "", plain_text(section.tokens)]
-        return
     for item in section.items:
         yield [index, section.name, item.id, lang, plain_text(item.title), plain_text(item.body)]

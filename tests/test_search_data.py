@@ -24,12 +24,12 @@ def library() -> Library:
 
 
 def test_every_part_of_every_card_is_there(library: Library) -> None:
-    """Five sections and each follow-up, in two languages, under the card's own number."""
+    """Four sections, each pitfall and each follow-up, in two languages, under the card's own number."""
     data = search_data(library)
     for index, card in enumerate(library.cards.values()):
-        followups = len(card.sections["zh"]["followups"].items)
+        items = sum(len(card.sections["zh"][name].items) for name in ("pitfalls", "followups"))
         parts = [part for part in data["parts"] if part[0] == index]
-        assert len(parts) == 2 * (5 + followups)
+        assert len(parts) == 2 * (4 + items)
         assert data["cards"][index]["id"] == card.id
 
 

@@ -3,7 +3,7 @@
   "use strict";
   const root = document.documentElement;
   const handbook = root.hasAttribute("data-pd-handbook");
-  const base = new URL(root.dataset.pdBase || ".", location.href);
+  const base = new URL((root.dataset.pdBase || ".").replace(/\/+$/, "/"), location.href);
 
   // Storage that is never fatal.
   const store = {

@@ -226,6 +226,7 @@
       list.replaceChildren();
       status.textContent = words("输入中文、英文、别名或缩写", "Type Chinese, English, an alias or an abbreviation");
     }
+    dialog.dataset.query = query; // what is shown answers this
   }
 
   function filter(name, zh, en, choices) {

@@ -112,15 +112,13 @@
     return pages[id];
   }
   async function pieces(item, selector) {
-    const source = (await card(item.card)).querySelectorAll(`[data-item="${CSS.escape(item.id)}"]`);
-    return [...source].flatMap((each) => {
-      return [...each.querySelectorAll(selector)].map((half) => {
-        const owner = half.closest("[data-lang]");
-        const copy = element("div", { lang: owner?.lang, "data-lang": owner?.dataset.lang, class: "pd-half" });
-        copy.append(...[...half.cloneNode(true).childNodes].map((node) => document.importNode(node, true)));
-        copy.querySelectorAll("[id]").forEach((marked) => marked.removeAttribute("id"));
-        return copy;
-      });
+    const source = (await card(item.card)).querySelector(`[data-item="${CSS.escape(item.id)}"]`);
+    return [...(source?.querySelectorAll(selector) || [])].map((half) => {
+      const { lang, dataset } = half.closest("[data-lang]");
+      const copy = element("div", { class: "pd-half", lang, "data-lang": dataset.lang });
+      copy.append(...[...half.childNodes].map((node) => document.importNode(node, true)));
+      copy.querySelectorAll("[id]").forEach((marked) => marked.removeAttribute("id"));
+      return copy;
     });
   }
 
@@ -346,5 +344,6 @@
     if (!store.set("probe", 1)) page.before(element("p", { class: "pd-callout" }, say("这个浏览器不让页面保存进度，离开前请导出。", "This browser lets the page keep nothing: export before you leave.")));
     overview();
   }
+  window.pd.score = score;
   begin();
 })();

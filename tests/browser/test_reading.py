@@ -1,0 +1,237 @@
+"""Reading a card: follow-ups that flip, depth, keys, and the proof beside a number."""
+
+from __future__ import annotations
+
+from tests.browser.conftest import Open
+
+CARD = "cards/activation-checkpointing/"
+
+
+def opened(page) -> list[bool]:
+    """Which follow-ups show their answer."""
+    return page.locator('[data-lang="zh"] .pd-followup').evaluate_all(
+        "(all) => all.map((each) => each.open)"
+    )
+
+
+# --- follow-ups ----------------------------------------------------------------------------------
+
+
+def test_follow_ups_flip_by_keyboard(visit: Open) -> None:
+    """All are closed; j and k move, space turns the one in focus."""
+    page = visit(CARD)
+    assert not any(opened(page))
+    page.keyboard.press("j")
+    page.keyboard.press("Space")
+    assert opened(page)[:2] == [True, False]
+    page.keyboard.press("j")
+    page.keyboard.press("Space")
+    assert opened(page)[:2] == [True, True]
+    page.keyboard.press("k")
+    page.keyboard.press("Space")
+    assert opened(page)[:2] == [False, True]
+
+
+def test_both_languages_flip_together(visit: Open) -> None:
+    """Side by side, the answer shows in both; j counts the two as one."""
+    page = visit(CARD, mode="both")
+    page.keyboard.press("j")
+    page.keyboard.press("Space")
+    item = page.locator(".pd-item:has(.pd-followup)").first
+    assert [each.is_visible() for each in item.locator(".pd-answer").all()] == [True, True]
+    page.keyboard.press("j")
+    second = page.locator(".pd-item:has(.pd-followup)").nth(1)
+    assert second.locator("summary:focus").count() == 1
+
+
+def test_an_address_opens_its_follow_up(visit: Open) -> None:
+    """A link to a follow-up shows its answer, wherever it stands."""
+    page = visit(CARD)
+    item = page.locator(".pd-item:has(.pd-followup)").nth(2).get_attribute("id")
+    page = visit(f"{CARD}#{item}")
+    assert opened(page)[:4] == [False, False, True, False]
+    assert page.locator(f"#{item}").is_visible()
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+def test_help_lists_the_keys(visit: Open) -> None:
+    """``?`` opens a dialog with every key of the page; Esc closes it."""
+    page = visit(CARD, mode="en")
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog")
+    shown = {each.inner_text() for each in dialog.locator("kbd").all()}
+    assert {"/", "s", "f", "j", "k", "␣", "l", "?", "n", "p"} <= shown
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+
+
+def test_single_keys_can_be_turned_off(visit: Open) -> None:
+    """Off, neither our keys nor the theme's act, and that is kept; Tab and space still do."""
+    page = visit(CARD)
+    page.locator('[data-pd-open="help"]').click()
+    page.get_by_role("checkbox").uncheck()
+    page.keyboard.press("Escape")
+    page.reload()
+    address = page.url
+    for name in ("l", "j", "/", "?", "n", "p"):
+        page.keyboard.press(name)
+    page.wait_for_timeout(150)
+    assert page.url == address
+    assert page.locator("html").get_attribute("data-pd-mode") == "zh"
+    assert page.locator("dialog[open]").count() == 0
+    page.locator('[data-lang="zh"] summary').first.focus()
+    page.keyboard.press("Space")
+    assert opened(page)[0]
+
+
+def test_keys_leave_writing_alone(visit: Open) -> None:
+    """In a field a letter is a letter."""
+    page = visit(CARD)
+    page.keyboard.press("/")
+    page.keyboard.type("jkl?/")
+    assert page.get_by_role("combobox").first.input_value() == "jkl?/"
+    assert page.locator("html").get_attribute("data-pd-mode") == "zh"
+
+
+def test_the_themes_keys_turn_pages(visit: Open) -> None:
+    """The keys n and p go to the next card and back, as in the theme."""
+    page = visit(CARD)
+    page.keyboard.press("n")
+    page.wait_for_url(lambda url: CARD not in url)
+    page.keyboard.press("p")
+    page.wait_for_url(f"**/{CARD}")
+
+
+# --- depth ---------------------------------------------------------------------------------------
+
+
+def sections(page) -> list[str]:
+    """The sections that are shown."""
+    return page.locator(".pd-section:visible").evaluate_all(
+        "(all) => all.map((each) => each.dataset.section)"
+    )
+
+
+def test_depth_hides_what_is_deeper(visit: Open) -> None:
+    """30 seconds show the answer, two minutes insights and trade-offs, deep everything; it is kept."""
+    page = visit(CARD, mode="en")
+    assert len(sections(page)) == 8
+    page.get_by_role("button", name="30 s").click()
+    assert sections(page) == ["answer"]
+    page.reload()
+    assert sections(page) == ["answer"]
+    page.locator(".pd-more").click()
+    assert sections(page) == ["answer", "insights", "tradeoffs"]
+    page.locator(".pd-more").click()
+    assert len(sections(page)) == 8
+    assert not page.locator(".pd-more").is_visible()
+
+
+def test_a_link_into_the_depth_brings_it_back(visit: Open) -> None:
+    """With 30 seconds chosen, an address inside the derivation shows it, for this visit only."""
+    page = visit(CARD, mode="en")
+    page.evaluate("window.pd.set('depth', 'answer')")
+    page.goto(page.url + "#derivation")
+    page.reload()
+    assert page.locator("#derivation").is_visible()
+    page.goto(page.url.split("#")[0])
+    assert sections(page) == ["answer"]
+
+
+# --- claims --------------------------------------------------------------------------------------
+
+
+def test_focus_shows_the_proof(visit: Open) -> None:
+    """What the evidence says of a number stands beside it on focus, is read out, and Esc closes it."""
+    page = visit(CARD, mode="en")
+    claim = page.locator('[data-lang="en"] .pd-claim').first
+    row = page.locator(f"[id='{(claim.get_attribute('href') or '')[1:]}']")
+    claim.focus()
+    tip = page.get_by_role("tooltip")
+    assert claim.get_attribute("aria-describedby") == tip.get_attribute("id")
+    said = tip.inner_text()
+    for part in (row.locator("td").nth(0), row.locator("td").nth(1)):
+        assert part.inner_text().strip() in said
+    assert "CPU" in said
+    assert page.locator(".pd-tip time, .pd-tip-where").first.inner_text().strip()
+    page.keyboard.press("Escape")
+    assert page.get_by_role("tooltip").count() == 0
+    assert claim.evaluate("(each) => each === document.activeElement")
+
+
+def test_tab_reaches_the_command(visit: Open) -> None:
+    """From the number, Tab goes to the button that copies the command which proves it."""
+    page = visit(CARD)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(".pd-claim:visible").first.focus()
+    page.keyboard.press("Tab")
+    assert page.locator(".pd-tip .pd-copy:focus").count() == 1
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".pd-copy[data-pd-copied]")
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert command.startswith("proofdeck demo run ")
+
+
+def test_the_pointer_may_rest_on_the_proof(visit: Open) -> None:
+    """Hover shows it, moving onto it keeps it, leaving hides it."""
+    page = visit(CARD)
+    claim = page.locator(".pd-claim:visible").first
+    claim.hover()
+    tip = page.locator(".pd-tip")
+    tip.wait_for()
+    tip.hover()
+    page.wait_for_timeout(400)
+    assert tip.is_visible()
+    page.mouse.move(5, 5)
+    tip.wait_for(state="detached")
+
+
+def test_a_finger_sees_the_proof_first(visit: Open) -> None:
+    """The first touch shows it, the second goes to the evidence."""
+    page = visit(CARD, phone=True)
+    claim = page.locator(".pd-claim:visible").first
+    claim.tap()
+    page.locator(".pd-tip").wait_for()
+    assert "#" not in page.url
+    claim.tap()
+    page.wait_for_url("**#ev-*")
+
+
+def test_states_differ_by_more_than_colour(visit: Open) -> None:
+    """Proven, bounded, measured, refuted and stale have each their own mark and line."""
+    page = visit(CARD)
+    looks = page.evaluate(
+        """() => ["proven", "bounded", "measured", "refuted", "stale"].map((verdict) => {
+          const claim = document.querySelector(".pd-claim");
+          claim.dataset.verdict = verdict;
+          const { textDecorationLine, textDecorationStyle } = getComputedStyle(claim);
+          return `${textDecorationLine} ${textDecorationStyle} ${getComputedStyle(claim, "::after").content}`;
+        })"""
+    )
+    assert len(set(looks)) == 5
+
+
+# --- reading state -------------------------------------------------------------------------------
+
+
+def test_reading_state_shows_where_cards_are_listed(visit: Open) -> None:
+    """A card that was opened, and one that is marked as known, are marked in their module's table."""
+    page = visit(CARD, mode="en")
+    page.locator(".pd-mark").click()
+    page.wait_for_timeout(100)
+    page.goto(page.url.split("cards/")[0] + "deep-learning/")
+    row = page.locator('tr[data-card="activation-checkpointing"]')
+    assert row.get_by_role("img", name="known").is_visible()
+
+
+def test_nothing_breaks_without_storage(visit: Open) -> None:
+    """Where the browser forbids storage, as some do to files, the handbook works and forgets."""
+    page = visit("handbook", mode=None)
+    page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no') } })"
+    )
+    page.reload()
+    page.keyboard.press("l")
+    assert page.locator("html").get_attribute("data-pd-mode") == "en"
