@@ -238,7 +238,7 @@ def threshold_figure(size: llama.Size) -> Figure:
     return Figure(
         "activations_over_tokens",
         {"zh": "Llama 2 7B：激活与参数", "en": "Llama 2 7B: activations and parameters"},
-        Axis({"zh": "微批的 token 数", "en": "tokens of the micro-batch"}, "token", "log2"),
+        Axis({"zh": "微批的 token 数", "en": "tokens of the micro-batch"}, scale="log2"),
         Axis({"zh": "字节", "en": "bytes"}, "B", "log2"),
         (
             curve(

@@ -21,7 +21,7 @@ The result
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -329,19 +329,24 @@ def exact(name: str, value: float, unit: Literal["", "B"], label: Text, how: Tex
 
 def saved_figure(saved: dict[str, tuple[float, float]]) -> Figure:
     """Bytes saved an element by activation, out of place and in place."""
-    places = tuple(map(float, range(len(saved))))
-    forms: Sequence[tuple[str, str]] = (("非原地", "out of place"), ("原地", "in place"))
+    names = [
+        {"zh": f"{ACTIVATION_NAMES[name]}{zh}", "en": f"{ACTIVATION_NAMES[name]}{en}"}
+        for name in saved
+        for zh, en in (("", ""), ("，原地", ", in place"))
+    ]
+    values = tuple(value for pair in saved.values() for value in pair)
     return Figure(
         "saved_by_form",
         {"zh": "Linear、激活、Linear 保存的字节", "en": "Saved by Linear, activation, Linear"},
-        Axis(
-            {"zh": "激活", "en": "activation"},
-            categories=tuple({"zh": n, "en": n} for n in ACTIVATION_NAMES.values()),
-        ),
+        Axis({"zh": "激活", "en": "activation"}, categories=tuple(names)),
         Axis({"zh": "字节/元素", "en": "bytes an element"}, "B"),
-        tuple(
-            Series({"zh": zh, "en": en}, places, tuple(pair[i] for pair in saved.values()))
-            for i, (zh, en) in enumerate(forms)
+        (
+            Series(
+                {"zh": "保存的字节", "en": "bytes saved"},
+                tuple(map(float, range(len(values)))),
+                values,
+                "bar",
+            ),
         ),
     )
 
