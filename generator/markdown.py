@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Literal
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import MD_TRIM_CHARS
 from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
@@ -209,15 +210,15 @@ def _cells(lines: Lines, row: int, first: str) -> Iterator[Places]:
     bounds = [-1, *(found.start() for found in _CELL_BORDER.finditer(text)), len(text)]
     spans = [(start + 1, end) for start, end in pairwise(bounds)]
     written = first.replace("|", "\\|")
-    before = text[: spans[0][1]].rstrip()
-    if before.strip(" \t>") and first and before.endswith(written):
+    before = text[: spans[0][1]].rstrip(MD_TRIM_CHARS)
+    if before.strip(MD_TRIM_CHARS + ">") and first and before.endswith(written):
         # No pipe on the left: the cell ends the first span, perhaps behind a list marker.
         spans[0] = (len(before) - len(written), spans[0][1])
     else:
         spans.pop(0)
     for start, end in spans:
         cell = text[start:end]
-        left = start + len(cell) - len(cell.lstrip())
+        left = start + len(cell) - len(cell.lstrip(MD_TRIM_CHARS))
         places = [(0, lines.at(row, left))]
         for number, found in enumerate(_ESCAPED_PIPE.finditer(text, left, end)):
             places.append((found.start() - left - number, lines.at(row, found.start() + 1)))

@@ -183,6 +183,21 @@ def test_a_failure_leaves_the_old_tree_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["dist"]
 
 
+def test_two_folders_are_exchanged_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system can exchange two folders, neither is renamed by itself."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    if not filesystem._renameat2(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("this file system cannot exchange two folders")
+    out = tmp_path / "dist"
+    with fresh_tree(out) as new:
+        (new / "one").touch()
+    monkeypatch.delattr(Path, "rename")
+    with fresh_tree(out) as new:
+        (new / "two").touch()
+    assert tree(out) == {"two": ""}
+
+
 def test_a_reader_never_sees_the_tree_missing(tmp_path: Path) -> None:
     """Swapped by one rename, the path leads to a whole tree at every moment."""
     out = tmp_path / "dist"
@@ -218,6 +233,28 @@ def test_without_the_exchange_two_renames_do(
             (new / content).write_text(content)
         assert tree(out) == {content: content}
         assert [path.name for path in tmp_path.iterdir()] == ["dist"]
+
+
+def test_if_the_second_rename_fails_the_old_tree_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old tree has stepped aside and the new one cannot follow: the old one returns."""
+    monkeypatch.setattr(filesystem, "_renameat2", lambda new, out: False)
+    out = tmp_path / "dist"
+    with fresh_tree(out) as new:
+        (new / "a").write_text("old")
+    rename = Path.rename
+
+    def fail_for_new(path: Path, target: Path) -> Path:
+        if target == out and path.name != "old":
+            raise OSError(28, "No space left on device", str(target))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail_for_new)
+    with pytest.raises(OSError, match="No space"), fresh_tree(out) as new:
+        (new / "a").write_text("new")
+    assert tree(out) == {"a": "old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["dist"]
 
 
 def test_what_no_build_has_written_is_never_replaced(tmp_path: Path) -> None:

@@ -274,6 +274,35 @@ def test_a_hint_names_the_nearest_known_name() -> None:
     assert "`work`" in source.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<div>x</div>", "raw HTML is not read: `<div>x</div>`"),
+        ("<!-- one --> two", "what stands on the line of a comment is not read as Markdown"),
+        ("<!-- one", "the comment that begins here never ends"),
+    ],
+)
+def test_each_kind_of_html_has_its_sentence(text: str, said: str) -> None:
+    """Tags, text beside a comment and an open comment are three different slips."""
+    assert said in [p.message for p in faults(CARD.replace("Because.", text))]
+
+
+def test_a_heading_of_the_other_language_is_known_as_such() -> None:
+    """An English heading in the Chinese half is not just unknown."""
+    found = faults(CARD.replace("## 推导", "## Derivation"))
+    assert "This is a heading of `# English`." in next(
+        p.hint for p in found if p.code == "unknown-heading"
+    )
+
+
+def test_faults_of_a_whole_file_are_counted() -> None:
+    """One problem stands for all, at the first place, with how many there are."""
+    (problem,) = faults(CARD.replace("A price.", "A\x07 price\x07."))
+    assert problem.message.startswith("2 times ")
+    (problem,) = faults(CARD.replace("A price.", "A\x07 price."))
+    assert problem.message.startswith("once ")
+
+
 def test_a_missing_language_is_named() -> None:
     """A card with one half says which is missing."""
     (problem,) = faults(CARD[: CARD.index("# English")])
@@ -477,6 +506,30 @@ def test_comments_never_show() -> None:
     assert [child.content for child in title.children or ()] == ["Why?"]
 
 
+def test_what_stands_before_an_id_stays() -> None:
+    """Only the comment and the space before it go, whatever they follow."""
+    card = whole(CARD.replace("### Why?", "### `why`").replace("- A mistake.", "- $x$"))
+    (title,) = card.sections["en"]["followups"].items[0].title
+    assert [child.content for child in title.children or ()] == ["why"]
+    (pitfall,) = card.sections["en"]["pitfalls"].items
+    assert [token.type for token in pitfall.body] == ["paragraph_open", "inline", "paragraph_close"]
+    assert [child.content for child in pitfall.body[1].children or ()] == ["x"]
+
+
+def test_a_pitfall_may_be_code_alone() -> None:
+    """Code says something, too."""
+    whole(CARD.replace("- A mistake. <!-- #wrong -->", "- ```\n  x\n  ```\n  <!-- #wrong -->"))
+
+
+def test_a_file_may_end_without_a_line_end() -> None:
+    """The last block is placed, even one that is never closed."""
+    card, _ = parse(CARD + "\n```\na", "cards/numerics/card.md")
+    assert card is not None
+    fence = card.sections["en"]["followups"].items[0].body[-1]
+    assert (fence.content, place_of(fence).line) == ("a", CARD.count("\n") + 3)
+    assert place_of(fence, 1).line == CARD.count("\n") + 3
+
+
 def test_a_pitfall_may_carry_its_id_below_its_text() -> None:
     """The id stands anywhere in the item's rows, and the item's token carries it."""
     card = whole(
@@ -629,11 +682,13 @@ PIECES = st.sampled_from(
 SPOTS = st.integers(0, len(CARD))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text() | st.lists(PIECES | st.text(max_size=5), max_size=30).map("".join))
 @example("---\n---\n# 中文\n## 推导\n- \t- | a\n")
 @example("---\na\u2028b: [\n---\n")
 @example("\ufeff---\n\ufeff")
+@example("0|0\n-|-\n0[0](card:a)\x85")
+@example("0|0\n-|-\n0[0](card:a)\u2028")
 def test_any_text_is_parsed_or_explained(text: str) -> None:
     """Nothing raises, and every place that is reported lies within the file."""
     for source in (text, f"---\n{text}\n---\n", CARD.replace("A price.", text)):
@@ -644,7 +699,7 @@ def test_any_text_is_parsed_or_explained(text: str) -> None:
             assert within(link.place, source)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(SPOTS, SPOTS, PIECES | st.text(max_size=8)), min_size=1, max_size=4))
 def test_any_edit_of_a_card_is_parsed_or_explained(edits: list[tuple[int, int, str]]) -> None:
     """Cutting and pasting anywhere in a card never raises, and places stay within the file."""
