@@ -109,6 +109,28 @@ def test_hooks_agree_with_the_nodes(dtype: torch.dtype) -> None:
         assert counted * x.numel() == sum(held.values()), name
 
 
+INPUT_SAVERS = {"mul", "gelu", "silu", "linear", "layer_norm"}
+OUTPUT_SAVERS = {"relu", "sigmoid", "tanh", "softmax"}
+
+
+@pytest.mark.parametrize("name", sorted(INPUT_SAVERS | OUTPUT_SAVERS))
+def test_input_or_output(name: str) -> None:
+    """The full-size tensor that is saved is the input itself, or the output itself."""
+    x = draw(CONFIG, torch.float32)
+    out = operations(make_layer(CONFIG, torch.float32), CONFIG)[name](x)
+    held = {t.untyped_storage().data_ptr() for t in saved_on_nodes(out, x.grad_fn)}
+    wanted, other = (x, out) if name in INPUT_SAVERS else (out, x)
+    assert wanted.untyped_storage().data_ptr() in held
+    assert other.untyped_storage().data_ptr() not in held
+
+
+def test_silu_is_silu() -> None:
+    """Bytes alone would not tell SiLU from another function that saves one tensor."""
+    x = draw(CONFIG, torch.float32)
+    out = operations(make_layer(CONFIG, torch.float32), CONFIG)["silu"](x)
+    torch.testing.assert_close(out, x / (1 + (-x).exp()))
+
+
 def test_a_saved_slice_keeps_its_whole_storage(metrics: dict[str, float]) -> None:
     """One column of h keeps h columns alive."""
     assert metrics["slice_keeps_ratio"] == H
