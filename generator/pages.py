@@ -22,6 +22,7 @@ from generator.lang import LANGS, Lang, Text
 from generator.model import Card
 from generator.plain_text import plain_text
 from generator.render import Addresses, code, localise
+from runnable_demos import figures
 from runnable_demos.metrics import Figure
 
 ABOUT: Text = {
@@ -309,11 +310,15 @@ def figure_rows(figure: Figure) -> list[list[object]]:
     places.sort()
     lookup = [dict(zip(series.x, series.y, strict=True)) for series in figure.series]
 
+    across = figures.scale_for(places, figure.x.unit, binary=figure.x.scale == "log2")
+    heights = [y for series in figure.series for y in series.y]
+    along = figures.scale_for(heights, figure.y.unit, binary=figure.y.scale == "log2")
+
     def named(x: float) -> object:
-        return figure.x.categories[int(x)] if figure.x.categories else f"{x:,.6g}"
+        return figure.x.categories[int(x)] if figure.x.categories else across.show(x)
 
     return [
-        [named(x), *(f"{points[x]:,.6g}" if x in points else "" for points in lookup)]
+        [named(x), *(along.show(points[x]) if x in points else "" for points in lookup)]
         for x in places[:MOST_ROWS]
     ]
 

@@ -109,6 +109,10 @@ class Scale:
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return text.replace("-", "−")
 
+    def show(self, value: float) -> str:
+        """``value`` with its unit."""
+        return f"{self.number(value)} {self.unit}".rstrip()
+
 
 def scale_for(values: Iterable[float], unit: Unit, binary: bool = False) -> Scale:
     """The unit in which the largest of ``values`` is a number of one to three digits."""
@@ -437,7 +441,7 @@ class _Drawing:
         axes.plot([x], [top], color=_INK["fg"], marker="o", markersize=5, markeredgewidth=0)
         scale = scale_for([top], self.figure.y.unit)
         axes.annotate(
-            f"{PEAK[self.lang]} {scale.number(top)} {scale.unit}".rstrip(),
+            f"{PEAK[self.lang]} {scale.show(top)}",
             (x, top),
             (8 if left_half else -8, 8),
             textcoords="offset points",
@@ -504,7 +508,7 @@ class _Drawing:
                 ]
             else:
                 owns = [(v, scale_for([v], axis.unit, binary)) for v in places]
-                labels = [f"{own.number(v)} {own.unit}".rstrip() for v, own in owns]
+                labels = [own.show(v) for v, own in owns]
         ticks.set_major_locator(mpl.ticker.FixedLocator(places))
         ticks.set_major_formatter(mpl.ticker.FixedFormatter(labels))
         ticks.set_minor_locator(mpl.ticker.NullLocator())

@@ -60,7 +60,7 @@ def test_values_are_shown_with_their_units(found: Metric, zh: str, en: str) -> N
 
 
 def test_a_figure_as_a_table_has_a_row_for_each_place() -> None:
-    """Series with different places leave cells empty."""
+    """Series with different places leave cells empty; numbers read as on the axes."""
     series = (
         Series(BOTH, (1.0, 3.0), (10.0, 30.0)),
         Series(BOTH, (2.0, 3.0), (0.5, 1234567.0), "theory"),
@@ -69,7 +69,7 @@ def test_a_figure_as_a_table_has_a_row_for_each_place() -> None:
     assert pages.figure_rows(figure) == [
         ["1", "10", ""],
         ["2", "", "0.5"],
-        ["3", "30", "1.23457e+06"],
+        ["3", "30", "1,234,567"],
     ]
 
 
