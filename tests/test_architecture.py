@@ -27,7 +27,7 @@ REACH = {
     "markdown": TEXT,
     "front_matter": TEXT | {"yaml_document"},
     "parse": TEXT | {"yaml_document", "markdown", "front_matter"},
-    "render": TEXT | {"plain_text"},
+    "render": TEXT | {"plain_text", "mathml"},
     "quantities": PURE,
     "evidence": TEXT | {"quantities"},
 }
