@@ -574,7 +574,14 @@ def _finish(svg: str, figure: Figure, lang: str, prefix: str, standalone: bool) 
         f' width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
         f' style="font-family: var(--pd-fig-font, {_FONTS})">\n'
     )
-    return head + (_scheme() if standalone else "") + body + "\n"
+    drawn = head + body + "\n"
+    return as_file(drawn) if standalone else drawn
+
+
+def as_file(svg: str) -> str:
+    """An inline drawing as a file of its own, with its ground and both colour schemes."""
+    head, body = svg.split("\n", 1)
+    return f"{head}\n{_scheme()}{body}"
 
 
 def _round_numbers(tag: re.Match[str]) -> str:

@@ -72,7 +72,7 @@ def _notes(book: Book) -> Iterator[tuple[str, str]]:
         for figure in record.result.figures:
             for lang in LANGS:
                 name = _figure_file(record, figure.name, lang)
-                yield name, figures.draw(figure, lang, prefix="f", standalone=True)
+                yield name, figures.as_file(book.figure(record, figure, lang, "f"))
 
 
 def _claimed(book: Book) -> Iterable[Record]:
@@ -205,7 +205,7 @@ class _CardNote:
             for figure in record.result.figures:
                 for lang in LANGS:
                     name = _figure_file(record, figure.name, lang).removeprefix(f"{FIGURES}/")
-                    yield f"![[{name}]]"
+                    yield f"![[{name}]]\n*{escaped(figure.title[lang])}*"
             yield self._run(record)
             yield f"```sh\n{panel.command}\n```"
             yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
