@@ -7,7 +7,7 @@ zooms, pans and filters what is drawn here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from math import sqrt
 
@@ -65,12 +65,21 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
+class Edge:
+    """An arrow from a prerequisite; ``via`` are the places between nodes where it passes a column."""
+
+    start: str
+    end: str
+    via: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """All nodes, the frames of the modules around them, and who must be read before whom."""
 
     nodes: Mapping[str, Node]
     boxes: tuple[Box, ...]
-    edges: tuple[tuple[str, str], ...]
+    edges: tuple[Edge, ...]
     width: float
     height: float
 
@@ -80,29 +89,30 @@ class Graph:
 
 def place(library: Library) -> Graph:
     """Lay out every card: layered from left to right within its module, modules in rows."""
-    edges = tuple(
+    edges = [
         (needed, card.id)
         for card in library.cards.values()
         for needed in dict.fromkeys(card.prerequisites)
-    )
-    depth = _depths(library)
-    groups = [
-        (module, _module(module, library, edges, depth)) for module in library.modules.values()
     ]
-    groups = [(module, nodes) for module, nodes in groups if nodes]
-    sizes = [_size(nodes) for _, nodes in groups]
+    depth = _depths(library)
+    drawn = [(m, *_module(m, library, edges, depth)) for m in library.modules.values()]
+    drawn = [group for group in drawn if group[1]]
+    sizes = [_size(nodes, inner) for _, nodes, inner in drawn]
     corners, width, height = _shelves(sizes)
     placed: dict[str, Node] = {}
+    routes: dict[tuple[str, str], Edge] = {}
     boxes: list[Box] = []
-    for (module, nodes), (box_width, box_height), (left, top) in zip(
-        groups, sizes, corners, strict=True
-    ):
-        boxes.append(Box(module, left, top, box_width, box_height))
+    for (module, nodes, inner), size, corner in zip(drawn, sizes, corners, strict=True):
+        boxes.append(Box(module, *corner, *size))
+        right, down = corner[0] + PADDING, corner[1] + TITLE_HEIGHT + PADDING / 2
         for node in nodes:
-            x, y = left + PADDING + node.x, top + TITLE_HEIGHT + PADDING / 2 + node.y
-            placed[node.id] = Node(node.id, node.title, node.module, node.card, x, y)
-    known = tuple((a, b) for a, b in edges if a in placed and b in placed)
-    return Graph(placed, tuple(boxes), known, width, height)
+            placed[node.id] = replace(node, x=node.x + right, y=node.y + down)
+        for edge in inner:
+            via = tuple((x + right, y + down) for x, y in edge.via)
+            routes[edge.start, edge.end] = replace(edge, via=via)
+    known = [ends for ends in edges if ends[0] in placed and ends[1] in placed]
+    arrows = tuple(routes.get(ends) or Edge(*ends) for ends in known)
+    return Graph(placed, tuple(boxes), arrows, width, height)
 
 
 def _depths(library: Library) -> dict[str, int]:
@@ -127,8 +137,8 @@ def _module(
     library: Library,
     edges: Iterable[tuple[str, str]],
     depth: Mapping[str, int],
-) -> list[Node]:
-    """The nodes of one module around its own origin: the connected ones layered, the rest below."""
+) -> tuple[list[Node], list[Edge]]:
+    """What one module holds, around its own origin: the connected cards layered, the rest below."""
     cards: dict[str, tuple[Text, Card | None]] = {
         card.id: (card.title, card) for card in library.cards.values() if card.module == module.id
     }
@@ -136,23 +146,35 @@ def _module(
     inner = [(a, b) for a, b in edges if a in cards and b in cards]
     joined = [name for name in cards if any(name in edge for edge in inner)]
     loose = [name for name in cards if name not in set(joined)]
-    rows = layered_rows({name: depth.get(name, 0) for name in joined}, inner)
+    rows, between = layered_rows({name: depth.get(name, 0) for name in joined}, inner)
     spots = {name: (depth.get(name, 0), row) for name, row in rows.items()}
     columns = 1 + max(
         [column for column, _ in spots.values()] + [round(sqrt(len(loose))) - 1], default=0
     )
-    below = 1 + max((row for _, row in spots.values()), default=-1)
+    below = 1 + max([*rows.values(), *(row for via in between.values() for row in via)], default=-1)
     spots |= {name: (i % columns, below + i // columns) for i, name in enumerate(loose)}
-    return [
+    nodes = [
         Node(name, title, module.id, card, spots[name][0] * COLUMN, spots[name][1] * ROW)
         for name, (title, card) in cards.items()
     ]
+    arrows = [
+        Edge(
+            start,
+            end,
+            tuple(
+                ((depth.get(start, 0) + 1 + i) * COLUMN, row * ROW + NODE_HEIGHT / 2)
+                for i, row in enumerate(via)
+            ),
+        )
+        for (start, end), via in between.items()
+    ]
+    return nodes, arrows
 
 
-def _size(nodes: Iterable[Node]) -> tuple[float, float]:
+def _size(nodes: Iterable[Node], edges: Iterable[Edge]) -> tuple[float, float]:
     right = max(node.x for node in nodes) + NODE_WIDTH
-    bottom = max(node.y for node in nodes) + NODE_HEIGHT
-    return right + 2 * PADDING, bottom + TITLE_HEIGHT + 1.5 * PADDING
+    ends = [node.y + NODE_HEIGHT for node in nodes] + [y for edge in edges for _, y in edge.via]
+    return right + 2 * PADDING, max(ends) + TITLE_HEIGHT + 1.5 * PADDING
 
 
 def _shelves(
@@ -238,12 +260,17 @@ def _svg(graph: Graph, library: Library, address: Address) -> str:
         + '<g class="pd-graph-view">'
         + "".join(map(_box, graph.boxes))
         + '<g class="pd-edges">'
-        + "".join(_edge(graph.nodes[a], graph.nodes[b], "pd-arrow") for a, b in graph.edges)
+        + "".join(
+            _edge(graph.nodes[edge.start], graph.nodes[edge.end], "pd-arrow", edge.via)
+            for edge in graph.edges
+        )
         + "</g>"
-        + "".join(_path(path, graph) for path in library.paths)
+        + "".join(_line(path, graph) for path in library.paths)
         + '<g class="pd-nodes">'
         + "".join(_node(node, address) for node in graph.nodes.values())
-        + "</g></g></svg>"
+        + "</g>"
+        + "".join(_stops(path, graph) for path in library.paths)
+        + "</g></svg>"
     )
 
 
@@ -256,40 +283,55 @@ def _arrowhead(name: str) -> str:
 
 
 def _box(box: Box) -> str:
-    title = "".join(
-        f'<text class="pd-{lang}" lang="{HTML_LANG[lang]}" x="{box.x + PADDING:g}" '
-        f'y="{box.y + TITLE_HEIGHT * 0.72:g}">{escape(box.module.code)} · '
-        f"{escape(box.module.title[lang])}</text>"
+    title = " ".join(
+        f'<tspan class="pd-{lang}" lang="{HTML_LANG[lang]}">{escape(box.module.title[lang])}</tspan>'
         for lang in LANGS
     )
     return (
         f'<g class="pd-box" data-module="{escape(box.module.id)}"><rect x="{box.x:g}" '
-        f'y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="18"/>{title}</g>'
+        f'y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="18"/>'
+        f'<text x="{box.x + PADDING:g}" y="{box.y + TITLE_HEIGHT * 0.72:g}">'
+        f"{escape(box.module.code)} · {title}</text></g>"
     )
 
 
-def _edge(start: Node, end: Node, arrow: str) -> str:
-    (x1, y1), (x2, y2) = start.exit, end.entry
-    bend = max(28.0, abs(x2 - x1) / 2)
-    curve = f"M{x1:g} {y1:g}C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2 - 2:g} {y2:g}"
+def _edge(start: Node, end: Node, arrow: str, via: Iterable[tuple[float, float]] = ()) -> str:
+    """An arrow: level where it leaves, passes a column and arrives."""
+    x, y = start.exit
+    parts = [f"M{x:g} {y:g}"]
+    for left, level in via:
+        parts.append(f"{_bend(x, y, left, level)}H{left + NODE_WIDTH:g}")
+        x, y = left + NODE_WIDTH, level
+    parts.append(_bend(x, y, end.entry[0] - 2, end.entry[1]))
     return (
         f'<path class="pd-edge" data-from="{escape(start.id)}" data-to="{escape(end.id)}" '
-        f'd="{curve}" marker-end="url(#{arrow})"/>'
+        f'd="{"".join(parts)}" marker-end="url(#{arrow})"/>'
     )
 
 
-def _path(path: LearningPath, graph: Graph) -> str:
-    """A learning path: a line through its cards in their order, and each card's number on it."""
-    stops = [graph.nodes[name] for name in path.cards if name in graph.nodes]
-    line = " ".join(f"{x:g},{y:g}" for x, y in (node.centre for node in stops))
+def _bend(x1: float, y1: float, x2: float, y2: float) -> str:
+    bend = max(28.0, abs(x2 - x1) / 2)
+    return f"C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2:g} {y2:g}"
+
+
+def _line(path: LearningPath, graph: Graph) -> str:
+    """A learning path's line through its cards, which lies below them."""
+    points = " ".join(f"{x:g},{y:g}" for x, y in (node.centre for node in _on(path, graph)))
+    return f'<g class="pd-path" data-path="{escape(path.id)}"><polyline points="{points}"/></g>'
+
+
+def _stops(path: LearningPath, graph: Graph) -> str:
+    """Each card's number on a learning path, at its corner."""
     numbers = "".join(
-        f'<g class="pd-stop" transform="translate({node.x:g} {node.y:g})"><circle r="13"/>'
+        f'<g transform="translate({node.x:g} {node.y:g})"><circle r="13"/>'
         f'<text y="4.5">{number}</text></g>'
-        for number, node in enumerate(stops, start=1)
+        for number, node in enumerate(_on(path, graph), start=1)
     )
-    return (
-        f'<g class="pd-path" data-path="{escape(path.id)}"><polyline points="{line}"/>{numbers}</g>'
-    )
+    return f'<g class="pd-stops" data-path="{escape(path.id)}">{numbers}</g>'
+
+
+def _on(path: LearningPath, graph: Graph) -> list[Node]:
+    return [graph.nodes[name] for name in path.cards if name in graph.nodes]
 
 
 def _node(node: Node, address: Address, *, here: bool = False) -> str:

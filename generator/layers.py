@@ -10,11 +10,14 @@ from collections.abc import Hashable, Mapping, Sequence
 SWEEPS = 12
 
 
-def layered_rows(layers: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> dict[str, float]:
+def layered_rows(
+    layers: Mapping[str, int], edges: Sequence[tuple[str, str]]
+) -> tuple[dict[str, float], dict[tuple[str, str], list[float]]]:
     """The row of each node, from 0 upwards, where ``layers`` maps every node to its column.
 
     Each edge goes to a later layer. Within a column rows are at least 1 apart; an edge that passes
-    over columns keeps a row of its own in each, so that no node lies in its way.
+    over columns keeps a row of its own in each, so that no node lies in its way: these are the
+    second result, for every edge, empty where it goes to the next column.
     """
     neighbours, columns = _columns(layers, edges)
     rows: dict[Hashable, float] = {
@@ -30,8 +33,14 @@ def layered_rows(layers: Mapping[str, int], edges: Sequence[tuple[str, str]]) ->
             }
             columns[index].sort(key=wanted.__getitem__)
             rows |= zip(columns[index], _apart([wanted[n] for n in columns[index]]), strict=True)
-    top = min((rows[node] for node in layers), default=0.0)
-    return {node: rows[node] - top for node in layers}
+    top = min(rows.values(), default=0.0)
+    between = {
+        (start, end): [
+            rows[start, end, layer] - top for layer in range(layers[start] + 1, layers[end])
+        ]
+        for start, end in edges
+    }
+    return {node: rows[node] - top for node in layers}, between
 
 
 def _columns(

@@ -46,17 +46,18 @@
     x = y = 0;
     draw();
   }
-  // A small screen begins at the first cards, large enough to read, instead of with a whole too small to.
+  // At first the whole, unless its words would be too small to read: then its upper left, as wide as the window.
   function begin() {
     fit();
-    if (unit() > 0.45 || canvas.clientWidth > 700) return;
-    scale = Math.min(MOST, 0.68 / unit());
+    const { clientWidth: width, clientHeight: height } = canvas;
+    const seen = Math.max(unit(), width > 700 ? Math.min(0.95, width / box.width) : 0.68);
+    if (seen === unit()) return;
+    scale = Math.min(MOST, seen / unit());
     const first = view.querySelector(".pd-box rect");
-    x = box.x * 0.2 - first.x.baseVal.value * scale;
-    y = box.y + 8 / unit() - first.y.baseVal.value * scale;
-    const frame = canvas.getBoundingClientRect();
-    x += box.x + box.width / 2 - frame.width / unit() / 2;
-    y += box.height / 2 - frame.height / unit() / 2;
+    const left = box.x + (box.width - width / unit()) / 2;
+    const top = box.y + (box.height - height / unit()) / 2;
+    x = left + 12 / unit() - first.x.baseVal.value * scale;
+    y = top + 12 / unit() - first.y.baseVal.value * scale;
     draw();
   }
 
@@ -141,7 +142,7 @@
 
   function filter() {
     const { module, difficulty, tag, path } = Object.fromEntries(new FormData(form));
-    for (const each of view.querySelectorAll(".pd-path")) each.classList.toggle("pd-drawn", each.dataset.path === path);
+    for (const each of view.querySelectorAll(".pd-path, .pd-stops")) each.classList.toggle("pd-drawn", each.dataset.path === path);
     const out = new Set();
     for (const node of nodes) {
       const { dataset } = node;

@@ -92,7 +92,7 @@ def test_a_path_is_drawn_with_its_steps(visit: Open) -> None:
     page.locator("select[name=path]").select_option("first-interview")
     drawn = page.locator(".pd-path.pd-drawn")
     assert drawn.count() == 1
-    numbers = drawn.locator("text").all_text_contents()
+    numbers = page.locator(".pd-stops.pd-drawn text").all_text_contents()
     assert numbers == [str(i + 1) for i in range(len(numbers))]
     assert drawn.locator("polyline").is_visible()
 

@@ -38,7 +38,8 @@ def test_both_languages_flip_together(visit: Open) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Space")
     item = page.locator(".pd-item:has(.pd-followup)").first
-    assert [each.is_visible() for each in item.locator(".pd-answer").all()] == [True, True]
+    for answer in item.locator(".pd-answer").all():
+        answer.wait_for(state="visible")
     page.keyboard.press("j")
     second = page.locator(".pd-item:has(.pd-followup)").nth(1)
     assert second.locator("summary:focus").count() == 1
