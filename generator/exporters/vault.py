@@ -442,7 +442,9 @@ def _canvas(book: Book) -> str:
             "toNode": after,
             "toSide": "left",
         }
-        for before, after in placed.edges
+        for after, card in book.library.cards.items()
+        for before in dict.fromkeys(card.prerequisites)
+        if before in placed.nodes
     ]
     return json.dumps({"nodes": nodes, "edges": edges}, ensure_ascii=False, indent=1) + "\n"
 
