@@ -12,6 +12,7 @@ import yaml
 from generator import assets, pages
 from generator.book import Book
 from generator.exporters import site
+from generator.lang import on_one_line
 
 _PRE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 _BLANK_LINES = re.compile(r"\n\s*\n+")
@@ -33,8 +34,8 @@ def page_file(page: pages.Page) -> str:
     """Front matter, and the body as one raw HTML block: Markdown leaves it alone, as no line is blank."""
     body = _PRE.sub(lambda match: match[0].replace("\n", "&#10;"), page.body)
     meta: dict[str, object] = {
-        "title": site.plain(page.title),
-        "description": site.plain(page.description),
+        "title": on_one_line(page.title),
+        "description": on_one_line(page.description),
     }
     if not page.headings:
         meta["hide"] = ["navigation", "toc"]
@@ -54,7 +55,7 @@ def _config(made: site.Site) -> str:
     config["theme"]["custom_dir"] = "theme"
     config["theme"].pop("language")
     config["nav"] = [
-        {site.plain(page.title): path} for path, page in made.pages.items() if page.in_navigation
+        {on_one_line(page.title): path} for path, page in made.pages.items() if page.in_navigation
     ]
     config["extra_css"] = [assets.STYLE]
     config["extra_javascript"] = [{"path": assets.SCRIPT, "defer": True}]

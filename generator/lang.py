@@ -59,3 +59,8 @@ PAGE_TITLES: Mapping[str, Text] = {
     "evidence": {"zh": "证据", "en": "Evidence"},
     "connections": {"zh": "联系", "en": "Connections"},
 }
+
+
+def on_one_line(text: Text) -> str:
+    """A text in every language, one behind the other; once where they are equal."""
+    return " · ".join(dict.fromkeys(text[lang] for lang in LANGS))

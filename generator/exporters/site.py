@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from generator import assets, book, library, pages
 from generator.book import Book
 from generator.evidence import DRAFTABLE
-from generator.lang import LANGS
+from generator.lang import on_one_line
 from generator.pages import Page
 from generator.search_data import search_data
 from generator.study_data import study_data
@@ -125,7 +125,7 @@ def configure(config: Any, *, draft: bool = False) -> Any:
     """
     root = Path(config.config_file_path).parent
     content, demos = _prepared.get() or _load(Path(config.docs_dir), root, draft)
-    made = make(content, demos, config.site_url or "", config.extra.get("report_url", ""))
+    made = _made(content, demos, config)
     config.extra[_SITE] = made
     config.extra["pd_early"] = assets.early_script()
     config.nav = [path for path, page in made.pages.items() if page.in_navigation]
@@ -133,6 +133,17 @@ def configure(config: Any, *, draft: bool = False) -> Any:
     config.extra_javascript.clear()
     config.extra_javascript.append(_deferred(assets.SCRIPT))
     return config
+
+
+def _made(content: Book, demos: Path | None, config: Any) -> Site:
+    from mkdocs.exceptions import PluginError  # noqa: PLC0415 - slow to import
+
+    try:
+        return make(content, demos, config.site_url or "", config.extra.get("report_url", ""))
+    except assets.MissingAssetsError as error:
+        if _prepared.get():
+            raise
+        raise PluginError(str(error)) from None
 
 
 def _deferred(path: str) -> Any:
@@ -176,17 +187,12 @@ def _source(page: Page) -> str:
     """Front matter for the theme's templates; the body comes later, and is not parsed again."""
     meta: dict[str, object] = {
         "title": pages.bilingual(page.title),
-        "description": plain(page.description),
-        "plain": {"title": plain(page.title), "description": plain(page.description)},
+        "description": on_one_line(page.description),
+        "plain": {"title": on_one_line(page.title), "description": on_one_line(page.description)},
     }
     if not page.headings:
         meta["hide"] = ["navigation", "toc"]
     return f"---\n{json.dumps(meta, ensure_ascii=False)}\n---\n"
-
-
-def plain(text: Mapping[str, str]) -> str:
-    """A text in both languages on one line."""
-    return " · ".join(dict.fromkeys(text[lang] for lang in LANGS))
 
 
 def chain(nav: Any, found: Any) -> Any:

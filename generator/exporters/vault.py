@@ -24,6 +24,7 @@ from generator.lang import (
     SECTION_HEADINGS,
     Lang,
     Text,
+    on_one_line,
 )
 from generator.model import Card, CardLink, Citation, Claim, Given, LearningPath, Link, Module
 from generator.obsidian import (
@@ -101,13 +102,8 @@ def _path_note(path: LearningPath) -> str:
     return f"Path {path.id}"
 
 
-def _both(text: Text) -> str:
-    """A text in both languages on one line."""
-    return " · ".join(dict.fromkeys(text[lang] for lang in LANGS))
-
-
 def _say(zh: str, en: str) -> str:
-    return _both({"zh": zh, "en": en})
+    return on_one_line({"zh": zh, "en": en})
 
 
 def _cell(text: Text) -> str:
@@ -123,7 +119,7 @@ def _properties(values: Mapping[str, object]) -> str:
 
 def _card_link(book: Book, name: str, *, table: bool = False) -> str:
     """A link to a card; a planned one is its title."""
-    title = _both(book.title_of(name))
+    title = on_one_line(book.title_of(name))
     if name in book.library.cards:
         return wikilink(name, title, table=table)
     return f"{escaped(title, table=table)} ({_say('待写', 'planned')})"
@@ -142,8 +138,8 @@ class _CardNote:
         parts = [self._front_matter()]
         for lang in LANGS:
             parts += [f"# {LANGUAGE_HEADINGS[lang]}", *self._half(lang)]
-        parts += [f"# {_both(PAGE_TITLES['evidence'])}", *self._evidence()]
-        parts += [f"# {_both(PAGE_TITLES['connections'])}", *self._connections()]
+        parts += [f"# {on_one_line(PAGE_TITLES['evidence'])}", *self._evidence()]
+        parts += [f"# {on_one_line(PAGE_TITLES['connections'])}", *self._connections()]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _front_matter(self) -> str:
@@ -151,12 +147,12 @@ class _CardNote:
         aliases = [*card.title.values(), *(each for own in card.aliases.values() for each in own)]
         return _properties(
             {
-                "title": _both(card.title),
+                "title": on_one_line(card.title),
                 "aliases": list(dict.fromkeys(aliases)),
                 "tags": list(card.tags),
                 "cssclasses": ["proofdeck"],
-                "module": wikilink(_module_note(self._home), _both(self._home.title)),
-                "topic": _both(self._home.topics[card.topic].title),
+                "module": wikilink(_module_note(self._home), on_one_line(self._home.title)),
+                "topic": on_one_line(self._home.topics[card.topic].title),
                 "difficulty": card.difficulty,
                 "updated": card.updated,
                 "proven": self.book.proven(card),
@@ -171,7 +167,7 @@ class _CardNote:
 
     def _links(self, names: Iterable[str]) -> list[str]:
         return [
-            wikilink(name, _both(self.book.title_of(name)))
+            wikilink(name, on_one_line(self.book.title_of(name)))
             for name in names
             if name in self.book.library.cards
         ]
@@ -194,8 +190,8 @@ class _CardNote:
     def _evidence(self) -> Iterator[str]:
         for panel in self.book.panels(self.card):
             record = panel.record
-            yield f"## {_both(record.title)}"
-            yield escaped(_both(record.question))
+            yield f"## {on_one_line(record.title)}"
+            yield escaped(on_one_line(record.question))
             if panel.stale:
                 yield callout(
                     "warning",
@@ -253,7 +249,7 @@ class _CardNote:
         ]
         for path in library.paths:
             if later := self.book.next_in(path, card.id):
-                here = wikilink(_path_note(path), _both(path.title))
+                here = wikilink(_path_note(path), on_one_line(path.title))
                 lines.append(f"- {here} → {_card_link(self.book, later.id)}")
         yield "\n".join(lines)
 
@@ -345,7 +341,8 @@ def _home(book: Book) -> str:
         lines += [
             f"## {_say('从哪里开始', 'Where to begin')}",
             "\n".join(
-                f"- {wikilink(_path_note(path), _both(path.title))}" for path in book.library.paths
+                f"- {wikilink(_path_note(path), on_one_line(path.title))}"
+                for path in book.library.paths
             ),
         ]
     lines += [f"## {_say('模块', 'Modules')}", "\n".join(_module_lines(book))]
@@ -356,7 +353,7 @@ def _home(book: Book) -> str:
 def _module_lines(book: Book) -> Iterator[str]:
     for module in book.library.modules.values():
         number = len(book.cards_of(module))
-        name = f"{module.code} {_both(module.title)}"
+        name = f"{module.code} {on_one_line(module.title)}"
         if number:
             yield f"- {wikilink(_module_note(module), name)}: {number}"
         else:
@@ -366,7 +363,10 @@ def _module_lines(book: Book) -> Iterator[str]:
 def _module(book: Book, module: Module) -> str:
     parts = [
         _properties(
-            {"title": _both(module.title), "aliases": list(dict.fromkeys(module.title.values()))}
+            {
+                "title": on_one_line(module.title),
+                "aliases": list(dict.fromkeys(module.title.values())),
+            }
         ),
         "\n\n".join(escaped(module.summary[lang]) for lang in LANGS),
     ]
@@ -378,18 +378,18 @@ def _module(book: Book, module: Module) -> str:
                 row(
                     [
                         _card_link(book, card.id, table=True),
-                        _both(DIFFICULTY_LABELS[card.difficulty]),
+                        on_one_line(DIFFICULTY_LABELS[card.difficulty]),
                         str(book.proven(card)),
                     ]
                 )
                 for card in cards
             ]
             table = "\n".join([row(heads), row(["---", "---", "---:"]), *rows])
-            parts += [f"## {_both(topic.title)}", table]
+            parts += [f"## {on_one_line(topic.title)}", table]
     if module.planned:
         parts += [
             f"## {_say('待写', 'Planned')}",
-            "\n".join(f"- {escaped(_both(card.title))}" for card in module.planned),
+            "\n".join(f"- {escaped(on_one_line(card.title))}" for card in module.planned),
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -397,7 +397,7 @@ def _module(book: Book, module: Module) -> str:
 def _path(book: Book, path: LearningPath) -> str:
     parts = [
         _properties(
-            {"title": _both(path.title), "aliases": list(dict.fromkeys(path.title.values()))}
+            {"title": on_one_line(path.title), "aliases": list(dict.fromkeys(path.title.values()))}
         ),
         "\n\n".join(escaped(path.summary[lang]) for lang in LANGS),
         "\n".join(f"{n}. {_card_link(book, name)}" for n, name in enumerate(path.cards, start=1)),
@@ -422,7 +422,7 @@ def _canvas(book: Book) -> str:
             "id": f"module-{box.module.id}",
             "type": "group",
             **frame(box.x, box.y, box.width, box.height),
-            "label": f"{box.module.code} {_both(box.module.title)}",
+            "label": f"{box.module.code} {on_one_line(box.module.title)}",
         }
         for box in placed.boxes
     ]
@@ -430,7 +430,7 @@ def _canvas(book: Book) -> str:
         what = (
             {"type": "file", "file": f"{CARDS}/{node.id}.md"}
             if node.card
-            else {"type": "text", "text": escaped(_both(node.title))}
+            else {"type": "text", "text": escaped(on_one_line(node.title))}
         )
         size = frame(node.x, node.y, graph.NODE_WIDTH, graph.NODE_HEIGHT)
         nodes.append({"id": node.id, **what, **size})
@@ -473,7 +473,7 @@ def _base() -> str:
             *(
                 {
                     "type": "table",
-                    "name": _both(label),
+                    "name": on_one_line(label),
                     "filters": {"and": [f'note.difficulty == "{level}"']},
                     "order": list(columns),
                 }

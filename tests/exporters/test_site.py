@@ -20,7 +20,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from mkdocs.config import load_config
+from mkdocs.exceptions import PluginError
 
+from generator import assets
 from generator.book import Book, bind
 from generator.exporters import site
 from tests.exporters.html_tree import Element, read
@@ -421,6 +424,16 @@ def test_mkdocs_build_names_the_problems_of_a_card(checkout: Path) -> None:
     assert "claim-number" in done.stderr
     assert "hint:" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_mkdocs_says_what_set_up_has_not_fetched(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without fonts and libraries there is a sentence that names the command which fetches them."""
+    monkeypatch.setattr(assets, "_VENDOR", checkout / "none")
+    config = load_config(str(checkout / "mkdocs.yml"), site_dir=str(checkout / "out"))
+    with pytest.raises(PluginError, match="make build"):
+        site.configure(config)
 
 
 @pytest.fixture
