@@ -76,11 +76,14 @@ class Config:
     tokens: int = parameter(
         4096, {"zh": "真实模型的 s（批为 1）", "en": "s of the real models (batch 1)"}, 16, 131072
     )
+    layers: int = parameter(
+        80, {"zh": "每个模型至多算这么多层", "en": "layers of each model at most"}, 1, 80
+    )
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
 
-PRESETS = {"small": Config(length=8, tokens=256), "full": Config()}
+PRESETS = {"small": Config(length=8, tokens=256, layers=2), "full": Config()}
 SOLVED_ON = Size(h=128, f=344, L=1, a=8, g=2)
 MODELS = {"7b": LLAMA_7B, "13b": LLAMA_13B, "70b": LLAMA_70B}
 
@@ -289,7 +292,7 @@ def run(config: Config, progress: Progress) -> Result:
     for name, size in MODELS.items():
         values |= {
             f"llama_{name}_layer": layer[name],
-            f"llama_{name}_stack": stack_bytes(size, tokens),
+            f"llama_{name}_stack": stack_bytes(replace(size, L=min(size.L, config.layers)), tokens),
             f"llama_{name}_per_sbh": layer[name] / (tokens * size.h),
             f"llama_{name}_math_layer": layer_bytes(size, 1, tokens, Variant(attention="math")),
         }

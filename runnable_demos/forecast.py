@@ -73,7 +73,7 @@ class Config:
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
 
-PRESETS = {"small": Config(tokens=64, layers=3, proofs=1), "full": Config()}
+PRESETS = {"small": Config(tokens=64, layers=2, proofs=1), "full": Config()}
 MODELS = {"7b": LLAMA_7B, "13b": LLAMA_13B, "70b": LLAMA_70B}
 
 

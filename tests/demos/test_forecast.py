@@ -25,8 +25,8 @@ LARGEST = 32000 * 4096
 BATCH = 8 * 4096  # one int64 a token
 
 SIZES = [
-    (Size(h=16, f=24, L=5, a=2, g=1, V=40), 3, 20),  # a layer saves more than its weights
-    (Size(h=48, f=120, L=5, a=4, g=2, V=24), 1, 6),  # and less
+    (Size(h=16, f=24, L=4, a=2, g=1, V=40), 3, 20),  # a layer saves more than its weights
+    (Size(h=48, f=120, L=4, a=4, g=2, V=24), 1, 6),  # and less
     (Size(h=24, f=64, L=6, a=2, g=2, V=300), 1, 12),  # at first the logits hide that
 ]
 
