@@ -122,7 +122,12 @@ def run_all(
                 done(order.demo)
 
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        return dict(zip((o.demo for o in orders), pool.map(one, orders), strict=True))
+        waiting = {order.demo: pool.submit(one, order) for order in orders}
+        try:
+            return {demo: future.result() for demo, future in waiting.items()}
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 # --- comparing -----------------------------------------------------------------------------------
