@@ -28,12 +28,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos import ranks, zero
@@ -100,6 +101,15 @@ def units(sizes: Sequence[int], width: int, device: str) -> nn.Sequential:
     return nn.Sequential(*(zero.stack(size, width, device) for size in sizes))
 
 
+def checkpointed(layers: int, around: int, width: int, device: str) -> zero.Trainer:
+    """One unit a layer, and a checkpoint around every ``around`` of them."""
+    groups = [units([1] * around, width, device) for _ in range(layers // around)]
+    model = nn.Sequential(*(Checkpointed(group) for group in groups))
+    for unit in (*(unit for group in groups for unit in group), model):
+        fully_shard(unit, reshard_after_forward=True)
+    return zero.Trainer(model, torch.optim.Adam(model.parameters(), foreach=False))
+
+
 def no_prefetch(module: nn.Module) -> None:
     """Have each unit "prefetch" itself in the backward, which does nothing: it is gathered by then."""
     for unit in module.children():
@@ -121,13 +131,13 @@ class Peaks:
 
 
 def peaks(
-    model: Callable[[], nn.Module],
+    build: Callable[[], zero.Trainer],
     batch: Tensor,
     prepare: Callable[[nn.Module], None] | None = None,
 ) -> Peaks:
     """The live peaks of the second step's forward and backward."""
     with LiveMemory() as live:
-        trainer = zero.fsdp(model())
+        trainer = build()
 
         def sort() -> None:
             live.register("parameters", trainer.parameters)
@@ -154,9 +164,8 @@ def peaks(
         return Peaks(rest, forward, backward, live.current - books, live.timeline[before:])
 
 
-def gathers(model: nn.Module, batch: Tensor) -> int:
+def gathers(trainer: zero.Trainer, batch: Tensor) -> int:
     """Bytes of the whole messages of all all-gathers in the second step."""
-    trainer = zero.fsdp(model)
     trainer.step(batch)
     with Collectives() as collectives:
         trainer.step(batch)
@@ -172,20 +181,22 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
     torch.manual_seed(config.seed + dist.get_rank())
     batch = torch.randn(config.rows, width, device=device)
 
-    report: dict[str, Any] = {}
-    for n in splits(L):
-        report[f"units_{n}"] = asdict(
-            peaks(lambda n=n: units([L // n] * n, width, device), empty)  # type: ignore[misc]
-        )
-    report["no_prefetch"] = asdict(peaks(lambda: units([1] * L, width, device), empty, no_prefetch))
+    def stack(sizes: Sequence[int]) -> Callable[[], zero.Trainer]:
+        return lambda: zero.fsdp(units(sizes, width, device))
+
+    report: dict[str, Any] = {
+        f"units_{n}": asdict(peaks(stack([L // n] * n), empty)) for n in splits(L)
+    }
+    report["no_prefetch"] = asdict(peaks(stack([1] * L), empty, no_prefetch))
     # One unit of half the layers among small ones, as an embedding is.
     sizes = [1] * (L // 4) + [L // 2] + [1] * (L // 4)
-    report["lopsided"] = asdict(peaks(lambda: units(sizes, width, device), empty))
-    report["rows"] = asdict(peaks(lambda: units([1] * L, width, device), batch))
-    report["gathers"] = gathers(units([1] * L, width, device), batch)
-    report["gathers_checkpointed"] = gathers(
-        nn.Sequential(*(Checkpointed(layer) for layer in zero.stack(L, width, device))), batch
-    )
+    report["lopsided"] = asdict(peaks(stack(sizes), empty))
+    report["rows"] = asdict(peaks(stack([1] * L), batch))
+    report["gathers"] = gathers(zero.fsdp(units([1] * L, width, device)), batch)
+    for name, around in (("each", 1), ("all", L)):
+        build = partial(checkpointed, L, around, width, device)
+        report[f"checkpoint_{name}"] = asdict(peaks(build, empty.clone().requires_grad_()))
+        report[f"gathers_checkpoint_{name}"] = gathers(build(), batch)
     return report
 
 
@@ -219,6 +230,10 @@ def run(config: Config, progress: Progress) -> Result:
     gathered = {
         "zh": "第二步全部 all-gather 的字节除以 Ψ 的字节",
         "en": "bytes of all all-gathers of step two over those of Ψ",
+    }
+    around: dict[str, Text] = {
+        "each": {"zh": "逐单元做检查点", "en": "a checkpoint around each unit"},
+        "all": {"zh": "一个检查点包住全部单元", "en": "one checkpoint around all units"},
     }
     metrics = (
         Metric(
@@ -328,16 +343,30 @@ def run(config: Config, progress: Progress) -> Result:
             },
             gathered,
         ),
-        Metric(
-            "gathers_checkpointed",
-            report["gathers_checkpointed"] / (4 * parameters),
-            "",
-            "exact",
-            {
-                "zh": "逐单元做激活检查点时，每步收集全部参数几次",
-                "en": "the same with each unit checkpointed",
-            },
-            gathered,
+        *(
+            Metric(
+                f"gathers_checkpoint_{name}",
+                report[f"gathers_checkpoint_{name}"] / (4 * parameters),
+                "",
+                "exact",
+                {"zh": f"{words['zh']}：每步收集全部参数几次", "en": f"{words['en']}: the same"},
+                gathered,
+            )
+            for name, words in around.items()
+        ),
+        *(
+            Metric(
+                f"checkpoint_{name}_extra_units",
+                extra(f"checkpoint_{name}", layer, "backward"),
+                "",
+                "exact",
+                {
+                    "zh": f"{words['zh']}：反向时分片之外有几个单元",
+                    "en": f"{words['en']}: units beside the shards in the backward",
+                },
+                by_live,
+            )
+            for name, words in around.items()
         ),
         Metric(
             "ranks_agree",

@@ -56,7 +56,9 @@ def launch(module: str, ranks: int, task: Mapping[str, Any]) -> list[Report]:
             )
         except ChildFailedError as error:
             rank, failure = error.get_first_failure()
-            raise RuntimeError(f"rank {rank} failed: {failure.message}") from error
+            said: Any = failure.message  # a string, or a dictionary where the rank wrote a file
+            reason = said["message"] if isinstance(said, dict) else said
+            raise RuntimeError(f"rank {rank} failed: {reason}") from error
         return [json.loads((Path(folder) / f"{r}.json").read_text()) for r in range(ranks)]
 
 

@@ -121,10 +121,23 @@ def test_figure_falls_with_the_number_of_units(result: Result) -> None:
         assert peak == pytest.approx(expected, abs=(COUNTERS + SCALARS) / (LAYERS * WIDTH**2))
 
 
-def test_checkpointing_gathers_no_third_time(result: Result) -> None:
+@pytest.mark.parametrize("around", ["each", "all"])
+def test_checkpointing_gathers_no_third_time(result: Result, around: str) -> None:
     """One gather for the forward, one for the backward; the recomputation uses the second."""
     assert value(result, "gathers") == 2
-    assert value(result, "gathers_checkpointed") == 2
+    assert value(result, f"gathers_checkpoint_{around}") == 2
+
+
+def test_units_within_one_checkpoint_are_gathered_together(result: Result) -> None:
+    """Around each unit nothing changes; around all, every unit is whole when the backward begins.
+
+    At the peak the last unit is resharded; its gradient, the buffer that this was copied into and the
+    part that came out are there: L − 1 + 1 + 1 + 1/N, above the shards of all gradients.
+    """
+    each = value(result, "checkpoint_each_extra_units")
+    assert each == value(result, "backward_extra_units")
+    ledger = (LAYERS - 1) + 1 + 1 + 1 / N - LAYERS / N
+    assert 0 <= value(result, "checkpoint_all_extra_units") - ledger <= SCALARS / LAYER
 
 
 def test_ranks_are_alike(result: Result) -> None:
