@@ -234,9 +234,13 @@ def top_claims(book: Book, card: Card) -> Sequence[Text]:
         for claim in card.claims_in(language):
             verdict = judge(claim, book.library.evidence)
             if isinstance(verdict, Verdict) and not claim.refuted:
-                number = "" if verdict.metric.value is True else colons[language] + printed(claim)
-                line = lines.setdefault((claim.demo, claim.metric, claim.device), {})
-                line.setdefault(language, verdict.metric.label[language] + number)
+                metric, line = (
+                    verdict.metric,
+                    lines.setdefault((claim.demo, claim.metric, claim.device), {}),
+                )
+                number = colons[language] + ("≤ " if metric.reason else "") + printed(claim)
+                said = metric.label[language] + ("" if metric.value is True else number)
+                line.setdefault(language, said)
     return [line for line in lines.values() if len(line) == len(LANGS)][:TOP_CLAIMS]
 
 
