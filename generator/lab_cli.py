@@ -26,6 +26,7 @@ from generator.laboratory import (
     RunFailed,
     differences,
     environment_changes,
+    replay,
     run,
     run_all,
     show,
@@ -359,7 +360,8 @@ def verify(
     if names:
         files = {records.record_path(lab.evidence, n, d) for n in chosen for d in ("cpu", "cuda")}
         problems = [p for p in problems if Path(p.place.path) in files]
-    current = Evidence({**kept.records, **fresh}, kept.stale)
+    replayed = {key: replay(kept.records.get(key), found) for key, found in fresh.items()}
+    current = Evidence({**kept.records, **replayed}, kept.stale)
     problems += contradictions(cards, current, chosen)
     verdicts = [_judge(result, name, before, record) for name, result in found.items()]
     (_print_json if as_json else _print_verdicts)(verdicts, problems)

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runnable_demos import records
@@ -171,6 +171,17 @@ def differences(recorded: Record, found: Record) -> tuple[Difference, ...]:
         for name, old, new in _changed(drawn_before, drawn_after)
     ]
     return tuple(result)
+
+
+def replay(recorded: Record | None, found: Record) -> Record:
+    """``found`` with the measured metrics of ``recorded``, by which cards are judged."""
+    if recorded is None:
+        return found
+    kept = {m.name: m for m in recorded.result.metrics if m.kind == "measured"}
+    metrics = tuple(
+        kept.get(m.name, m) if m.kind == "measured" else m for m in found.result.metrics
+    )
+    return replace(found, result=replace(found.result, metrics=metrics))
 
 
 def _compare(before: Metric, after: Metric) -> list[Difference]:

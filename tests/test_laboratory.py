@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from generator.laboratory import Difference, differences, environment_changes
+from generator.laboratory import Difference, differences, environment_changes, replay
 from runnable_demos import records
 from runnable_demos.metrics import Figure, Metric, Parameter, Record, Result
 
@@ -340,6 +340,15 @@ def measured(value: float) -> Metric:
 def test_differences(before: Record, after: Record, expected: tuple[Difference, ...]) -> None:
     """Exact values are equal, bounded ones within the recorded bound, measured ones replayed."""
     assert differences(before, after) == expected
+
+
+def test_measured_metrics_are_replayed() -> None:
+    """A card's time stays that of the record; what can be proven is that of the new run."""
+    recorded = record(measured(1.0), exact(2))
+    found = record(measured(3.0), exact(4))
+    values = [m.value for m in replay(recorded, found).result.metrics]
+    assert values == [1.0, 4]
+    assert replay(None, found) == found
 
 
 def test_another_environment_is_named() -> None:
