@@ -269,8 +269,8 @@ def second_step_peak(
 
 
 SMALL_MODELS = (
-    (Size(h=32, f=88, L=4, a=4, g=2, V=64), 4, 64),  # activations dominate
-    (Size(h=64, f=172, L=3, a=4, g=4, V=96), 1, 8),  # gradients and state do
+    (Size(h=32, f=88, L=2, a=4, g=2, V=64), 4, 64),  # activations dominate
+    (Size(h=64, f=172, L=2, a=4, g=4, V=96), 1, 8),  # gradients and state do
 )
 
 
