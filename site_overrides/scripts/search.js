@@ -1,5 +1,6 @@
-// Search in both languages: 汉字 by pairs, Latin words by their beginnings, titles before aliases before text.
-// The index is made in the browser at the first use, from what generator/search_data.py wrote.
+// Search in both languages: titles before aliases before text; any run of 汉字, any beginning of a Latin word.
+// Titles and aliases are indexed (MiniSearch, which forgives slips of the keyboard); texts are scanned as they are:
+// a thousand cards take some milliseconds, where an index of them would take a phone many seconds to make.
 (function () {
   "use strict";
   const { handbook, set, element, say, words, languages, key, anchor, address, data, library, announce } = window.pd;
@@ -22,65 +23,104 @@
   const runs = (text) => normal(text).match(/\p{Script=Han}+|(?:(?!\p{Script=Han})[\p{L}\p{N}])+/gu) || [];
   const isHan = (text) => /^\p{Script=Han}/u.test(text);
   const pairs = (run) => Array.from({ length: run.length - 1 }, (_, i) => run.slice(i, i + 2));
-  // A run of 汉字 is indexed by each character and each pair; it is asked for by pairs, or by its one character.
+  // In the index a run of 汉字 is its characters and its pairs; it is asked for by pairs, or by its one character.
   const indexed = (text) => runs(text).flatMap((run) => (isHan(run) ? [...run, ...pairs(run)] : [run]));
   const asked = (text) => runs(text).flatMap((run) => (isHan(run) && run.length > 1 ? pairs(run) : [run]));
 
-  // --- the index -----------------------------------------------------------------------------------
+  // How often a term is in a text, up to five times; a Latin one only where a word begins.
+  function count(text, term) {
+    const anywhere = isHan(term);
+    let found = 0;
+    for (let at = text.indexOf(term); at >= 0 && found < 5; at = text.indexOf(term, at + term.length)) {
+      if (anywhere || at === 0 || !/[\p{L}\p{N}]/u.test(text[at - 1]) || isHan(text[at - 1])) found += 1;
+    }
+    return found;
+  }
+
+  // --- finding -------------------------------------------------------------------------------------
 
   let ready;
   function load() {
-    ready ||= Promise.all([data("search"), library("minisearch.js", "MiniSearch")]).then(async ([found, MiniSearch]) => {
+    ready ||= Promise.all([data("search"), library("minisearch.js", "MiniSearch")]).then(([found, MiniSearch]) => {
       const index = new MiniSearch({
-        fields: ["title", "alias", "heading", "text"],
+        fields: ["title", "alias"],
         tokenize: indexed,
         processTerm: (term) => term,
         searchOptions: {
           tokenize: asked,
-          boost: { title: 8, alias: 5, heading: 3 },
+          combineWith: "AND",
+          boost: { title: 2 },
           prefix: (term) => !isHan(term),
           fuzzy: (term) => (!isHan(term) && term.length > 4 ? 0.2 : false),
         },
       });
-      const cards = found.cards.map((card, i) => ({
-        id: `card ${i}`,
-        title: `${card.title.zh} ${card.title.en}`,
-        alias: [...card.aliases.zh, ...card.aliases.en, ...card.tags, card.id.replaceAll("-", " ")].join(" "),
-      }));
-      const parts = found.parts.map(([, , , , heading, text], i) => ({ id: i, heading, text }));
-      await index.addAllAsync([...cards, ...parts], { chunkSize: 200 });
-      return { ...found, index };
+      index.addAll(
+        found.cards.map((card, id) => ({
+          id,
+          title: `${card.title.zh} ${card.title.en}`,
+          alias: [...card.aliases.zh, ...card.aliases.en, ...card.tags, card.id.replaceAll("-", " ")].join(" "),
+        })),
+      );
+      const texts = found.parts.map(([, , , , heading, text]) => [normal(heading), normal(text)]);
+      return { ...found, index, texts };
     });
     return ready;
   }
 
-  // Cards in which every word of the query is found somewhere, best first, each with its best parts.
-  function find({ cards, parts, index }, query, keep) {
-    const needed = new Set(asked(query));
+  // For one term: what each card's title is worth, and what each part is.
+  function weigh({ index, texts }, term) {
+    const titles = new Map(index.search(term).map(({ id, score }) => [id, score]));
+    const parts = new Map();
+    texts.forEach(([heading, text], i) => {
+      const hits = 3 * count(heading, term) + count(text, term) / Math.sqrt(1 + text.length / 200);
+      if (hits) parts.set(i, hits);
+    });
+    const rarity = Math.log(1 + texts.length / (1 + parts.size));
+    for (const [i, hits] of parts) parts.set(i, hits * rarity);
+    return { titles, parts };
+  }
+
+  // Cards in which every term is found somewhere, best first, each with its best parts.
+  function find(found, query, keep) {
+    const { cards, parts } = found;
+    let terms = runs(query).map((term) => [term, weigh(found, term)]);
+    // 汉字 written in one go need not stand in one go: what is found nowhere is looked for pair by pair.
+    terms = terms.flatMap(([term, weight]) =>
+      isHan(term) && term.length > 3 && !weight.titles.size && !weight.parts.size
+        ? pairs(term).map((pair) => [pair, weigh(found, pair)])
+        : [[term, weight]],
+    );
     const phrase = normal(query.trim());
     const groups = new Map();
-    for (const { id, score, queryTerms } of index.search(query)) {
-      const ofCard = typeof id === "string";
-      const number = ofCard ? Number(id.slice(5)) : parts[id][0];
-      if (!keep(cards[number])) continue;
-      if (!groups.has(number)) groups.set(number, { card: cards[number], score: 0, met: new Set(), parts: [] });
-      const group = groups.get(number);
-      queryTerms.forEach((term) => group.met.add(term));
-      const whole = normal(ofCard ? Object.values(cards[number].title).join(" ") : `${parts[id][4]} ${parts[id][5]}`).includes(phrase);
-      const worth = score * (whole ? 2 : 1);
-      group.score = Math.max(group.score, worth);
-      if (!ofCard) group.parts.push({ part: parts[id], worth });
+    const group = (i) => {
+      if (!groups.has(i)) groups.set(i, { card: cards[i], met: new Set(), title: 0, parts: new Map() });
+      return groups.get(i);
+    };
+    for (const [term, { titles, parts: texts }] of terms) {
+      for (const [i, worth] of titles) {
+        group(i).met.add(term);
+        group(i).title += worth;
+      }
+      for (const [i, worth] of texts) {
+        const { met, parts: own } = group(parts[i][0]);
+        met.add(term);
+        own.set(i, (own.get(i) || 0) + worth);
+      }
     }
-    return [...groups.values()]
-      .filter((group) => [...needed].every((term) => group.met.has(term)))
-      .sort((a, b) => b.score - a.score);
+    const met = [...groups.values()].filter((each) => keep(each.card) && terms.every(([term]) => each.met.has(term)));
+    for (const each of met) {
+      each.parts = [...each.parts].map(([i, worth]) => ({ part: parts[i], worth })).sort((a, b) => b.worth - a.worth);
+      const named = Object.values(each.card.title).some((title) => normal(title).includes(phrase));
+      each.score = each.title * (named ? 30 : 10) + (each.parts[0]?.worth || 0) + 0.1 * each.parts.length;
+    }
+    return met.sort((a, b) => b.score - a.score);
   }
 
   // The best parts of a card: a place once, in a language that is shown if it matches there.
   function best(group) {
     const shown = languages();
     const places = new Map();
-    for (const each of group.parts.sort((a, b) => b.worth - a.worth)) {
+    for (const each of group.parts) {
       const place = each.part[2];
       const other = places.get(place);
       if (!other || (!shown.includes(other.part[3]) && shown.includes(each.part[3]))) places.set(place, each);
@@ -155,11 +195,11 @@
     else input.removeAttribute("aria-activedescendant");
   }
 
-  let count = 0;
+  let numbered = 0;
   function option(kind, card, place, lang, query, ...content) {
     const link = element(
       "a",
-      { role: "option", id: `pd-option-${count++}`, class: `pd-hit pd-hit-${kind}`, tabindex: "-1",
+      { role: "option", id: `pd-option-${numbered++}`, class: `pd-hit pd-hit-${kind}`, tabindex: "-1",
         href: address(card.id, place, query && { q: query, in: lang }) },
       content,
     );
@@ -173,7 +213,7 @@
   const both = (text) => say(text.zh, text.en);
 
   function show(groups, found, query) {
-    count = 0;
+    numbered = 0;
     const modules = new Map(found.modules.map((module) => [module.id, module.title]));
     list.replaceChildren(
       ...groups.slice(0, CARDS_SHOWN).map((group) => {
@@ -220,7 +260,7 @@
     const keep = (card) =>
       (!chosen.module || card.module === chosen.module) && (!chosen.difficulty || card.difficulty === chosen.difficulty) &&
       (!chosen.tag || card.tags.includes(chosen.tag)) && (!chosen.proof || card.proof === chosen.proof);
-    if (asked(query).length) show(find(found, query, keep), found, query);
+    if (runs(query).length) show(find(found, query, keep), found, query);
     else if (Object.values(chosen).some(Boolean)) show(found.cards.filter(keep).map((card) => ({ card })), found, "");
     else {
       list.replaceChildren();
