@@ -25,7 +25,7 @@ def ceil_div(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize("power", [1, 2])
-@pytest.mark.parametrize("limit", [1, 7, 100, 101, 12345])
+@pytest.mark.parametrize("limit", [1, 7, 100, 101, 530, 800, 12345])
 def test_crossing_against_a_search_one_by_one(limit: int, power: int) -> None:
     """The first number that is large enough, for straight and for bent growth."""
 
