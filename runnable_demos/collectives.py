@@ -6,7 +6,7 @@ them, those within the backward too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,6 +37,11 @@ _PASSES: dict[Kind, int] = {
 }
 
 
+def volume(calls: Iterable[tuple[Kind, int]]) -> int:
+    """Bytes through a rank, times N/(N−1), of collectives given as kind and bytes of the message."""
+    return sum(_PASSES[kind] * nbytes for kind, nbytes in calls)
+
+
 @dataclass(frozen=True, slots=True)
 class Collective:
     """One call; ``nbytes`` is the whole message, not one rank's part of it."""
@@ -48,25 +53,16 @@ class Collective:
 class Collectives(TorchDispatchMode):
     """A context that lists in ``calls`` the collectives that this rank issues within it.
 
-    Raises ``NotImplementedError`` at a collective that it does not know, rather than miss it.
+    Raises ``ValueError`` at a collective that it does not know, rather than miss it.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Collective] = []
 
-    def count(self, kind: Kind) -> int:
-        """How many calls there were of one kind."""
-        return sum(call.kind == kind for call in self.calls)
-
     def nbytes(self, kind: Kind) -> int:
         """Bytes of all messages of one kind."""
         return sum(call.nbytes for call in self.calls if call.kind == kind)
-
-    @property
-    def volume(self) -> int:
-        """Bytes through a rank, times N/(N−1): an all-reduce counts its message twice."""
-        return sum(_PASSES[call.kind] * call.nbytes for call in self.calls)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -79,7 +75,7 @@ class Collectives(TorchDispatchMode):
             "c10d::monitored_barrier_",
         ):
             if func._schema.name not in _KINDS:
-                raise NotImplementedError(f"{func._schema.name} is not counted")
+                raise ValueError(f"{func._schema.name} is not counted")
             sizes = [t.nbytes for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
             kind = _KINDS[func._schema.name]
             # Of a gather's or scatter's two tensors one is this rank's part.

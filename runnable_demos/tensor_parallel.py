@@ -38,8 +38,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos import ranks
-from runnable_demos.collectives import Collectives
+from runnable_demos import collectives, ranks
 from runnable_demos.measure import saved_tensors
 from runnable_demos.metrics import (
     Axis,
@@ -263,10 +262,10 @@ def traffic(config: Config, group: Group, *, sequence: bool, again: bool) -> lis
     block = Block(config, group, sequence=sequence, p=0.1, dtype=torch.bfloat16)
     x = torch.randn(config.length, config.batch, config.width, device=config.device)
     x = rows(x.bfloat16(), block).requires_grad_()
-    with Collectives() as collectives:
+    with collectives.Collectives() as issued:
         y = checkpoint(block, x, use_reentrant=False) if again else block(x)
         y.sum().backward()
-    return [[call.kind, call.nbytes] for call in collectives.calls]
+    return [[call.kind, call.nbytes] for call in issued.calls]
 
 
 def errors(config: Config, group: Group, alone: Group, *, sequence: bool) -> float:
@@ -353,8 +352,7 @@ def run(config: Config, progress: Progress) -> Result:
 
     def volume(name: str) -> float:
         """Messages of sbh through a rank, an all-reduce twice."""
-        sent = sum((2 if k == "all_reduce" else 1) * int(n) for k, n in report[name])
-        return sent / message
+        return collectives.volume((kind, nbytes) for kind, nbytes in report[name]) / message
 
     hooks = {
         "zh": "一层前向里保存张量的字节除以 sbh，不含参数，各进程的最大值",

@@ -37,8 +37,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.nn.parallel import DistributedDataParallel
 
-from runnable_demos import ranks, zero
-from runnable_demos.collectives import Collectives
+from runnable_demos import collectives, ranks, zero
 from runnable_demos.metrics import (
     Axis,
     Figure,
@@ -109,9 +108,9 @@ def ring(device: str) -> dict[str, float | bool]:
     expected = message.clone()
     dist.all_reduce(expected)
     parts = list(message.chunk(N))
-    with Collectives() as first:
+    with collectives.Collectives() as first:
         reduce_scatter(parts)
-    with Collectives() as second:
+    with collectives.Collectives() as second:
         all_gather(parts)
     return {
         "reduce_scatter": first.nbytes("send") / message.nbytes,
@@ -192,9 +191,9 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
     report: ranks.Report = {"ring": ring(config.device)}
 
     def count(name: str, step: Callable[[], None]) -> None:
-        with Collectives() as collectives:
+        with collectives.Collectives() as issued:
             step()
-        report[name] = [[call.kind, call.nbytes] for call in collectives.calls]
+        report[name] = [[call.kind, call.nbytes] for call in issued.calls]
 
     by_hand = ByHand(model())
     bf16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
@@ -254,9 +253,8 @@ def run(config: Config, progress: Progress) -> Result:
 
     def volume(scheme: str, *kinds: str) -> float:
         """Bytes through a rank, in units of (N−1)/N · Ψ, of some kinds of collective or all."""
-        calls: list[tuple[str, int]] = report[scheme]
-        passes = {kind: 2 if kind == "all_reduce" else 1 for kind in KINDS}
-        return sum(passes[k] * nbytes for k, nbytes in calls if k in (kinds or KINDS)) / message
+        calls = [(kind, nbytes) for kind, nbytes in report[scheme] if kind in (kinds or KINDS)]
+        return collectives.volume(calls) / message
 
     counted = {
         "zh": "第三步里记下的全部集合通信的字节除以 Ψ 的字节，all-reduce 算两遍；单位 Ψ(N−1)/N",
