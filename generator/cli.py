@@ -6,6 +6,7 @@ Exit codes: 0 fine, 1 errors in the cards or the evidence, 2 wrong usage,
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -282,6 +283,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        what = ": ".join(str(part) for part in (error.filename, error.strerror) if part)
+        # A copy that fails names what it read first; a full disk is where it wrote.
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        name = (error.filename2 if full else None) or error.filename
+        what = ": ".join(str(part) for part in (name, error.strerror) if part)
         print(f"error: {what or error}", file=sys.stderr)
         sys.exit(ENVIRONMENT)

@@ -29,10 +29,11 @@ State = Literal["proven", "measured", "bounded", "refuted", "stale"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All sound records by demo and device, and which of them their demo has outgrown."""
+    """All sound records by demo and device, which their demo has outgrown, and which are broken."""
 
     records: Mapping[Key, Record] = field(default_factory=dict)
     stale: frozenset[Key] = frozenset()
+    broken: frozenset[Key] = frozenset()
 
     def metric(self, demo: str, metric: str, device: Device) -> Metric | None:
         """The metric of that name in the record of ``demo`` on ``device``, if there is one."""
@@ -72,10 +73,13 @@ def load_evidence(folder: Path, demos: Path) -> tuple[Evidence, list[Problem]]:
     """
     found: dict[Key, Record] = {}
     stale: set[Key] = set()
+    broken: set[Key] = set()
     problems: list[Problem] = []
     for path in sorted(folder.glob("*.json")):
         record = _load(path, problems)
         if record is None:
+            demo, _, device = path.name.removesuffix(".json").rpartition(".")
+            broken.add((demo, device))
             continue
         key = (record.demo, record.device)
         found[key] = record
@@ -83,7 +87,7 @@ def load_evidence(folder: Path, demos: Path) -> tuple[Evidence, list[Problem]]:
         if problem is not None:
             stale.add(key)
             problems.append(problem)
-    return Evidence(found, frozenset(stale)), problems
+    return Evidence(found, frozenset(stale), frozenset(broken)), problems
 
 
 def _load(path: Path, problems: list[Problem]) -> Record | None:

@@ -116,6 +116,31 @@ def test_json_is_for_programs(base: Path) -> None:
     assert done.returncode == 1
 
 
+def test_a_broken_record_is_one_problem(base: Path) -> None:
+    """It is named where it lies, not again by each of the claims that it carried."""
+    record = base / "runnable_demos/evidence/float_sums.cpu.json"
+    record.write_text(record.read_text()[:100])
+    done = proofdeck("check", "--cards", base / "cards")
+    assert done.stdout.count("evidence-corrupt") == 1
+    assert "claim" not in done.stdout.replace("22 claims: 1 error", "")
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("28, 'disk full', 'a.js', None, 'dist/a.js'", "error: dist/a.js: disk full"),
+        ("28, 'disk full'", "error: disk full"),
+        ("13, 'forbidden', 'a', None, 'b'", "error: a: forbidden"),
+    ],
+)
+def test_a_full_disk_is_named_by_what_was_being_written(error: str, line: str) -> None:
+    """Not by the file that was copied there, as the system names it."""
+    fail = f"import sys, generator.cli\ndef app(): raise OSError({error})\ngenerator.cli.app = app"
+    done = proofdeck("check", prelude=fail)
+    assert (done.returncode, done.stderr) == (3, f"{line}\n")
+
+
 def test_folders_can_be_named_apart(base: Path, tmp_path: Path) -> None:
     """Demos and evidence stand beside the cards, or where they are said to be."""
     demos = (base / "runnable_demos").rename(tmp_path / "demos")

@@ -17,9 +17,14 @@ SENTENCE = (
 
 
 def check(base: Base) -> Iterator[Problem]:
-    """What the evidence says against each claim, by codes such as ``claim-number``."""
+    """What the evidence says against each claim, by codes such as ``claim-number``.
+
+    A broken record is one problem, and is named where it lies: not again by each of its claims.
+    """
     for card in base.cards:
         for claim in card.claims():
+            if (claim.demo, claim.device) in base.evidence.broken:
+                continue
             verdict = judge(claim, base.evidence)
             if isinstance(verdict, Problem):
                 yield verdict
