@@ -22,8 +22,6 @@ DEMOS = discovery.discover(FOLDER)
 EVIDENCE = FOLDER / "evidence"
 SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*\Z")
 
-demos = pytest.mark.parametrize("name", DEMOS)
-
 
 @cache
 def module(name: str) -> ModuleType:
@@ -62,8 +60,7 @@ def exact(result: Result) -> dict[str, tuple[type, float]]:
     return {m.name: (type(m.value), m.value) for m in result.metrics if m.kind == "exact"}
 
 
-@demos
-def test_presets_are_small_and_full(name: str) -> None:
+def presets_are_small_and_full(name: str) -> None:
     """Both presets are there, frozen, seeded and within their own bounds."""
     presets = module(name).PRESETS
     assert set(presets) >= {"small", "full"}
@@ -81,8 +78,7 @@ def test_presets_are_small_and_full(name: str) -> None:
                 assert parameter.minimum <= parameter.value <= parameter.maximum, parameter.name
 
 
-@demos
-def test_metrics_are_sound(name: str) -> None:
+def metrics_are_sound(name: str) -> None:
     """Names are snake_case and unique; kinds, units and bounds are what a card may claim."""
     metrics = small(name).metrics
     names = [metric.name for metric in metrics]
@@ -98,8 +94,7 @@ def test_metrics_are_sound(name: str) -> None:
             assert 0 <= metric.value <= metric.bound, metric.name
 
 
-@demos
-def test_texts_are_in_both_languages(name: str) -> None:
+def texts_are_in_both_languages(name: str) -> None:
     """Labels say what they say in Chinese and in English, neither in place of the other."""
     demo = DEMOS[name]
     for text in (demo.title, demo.question, *texts(small(name))):
@@ -111,15 +106,13 @@ def test_texts_are_in_both_languages(name: str) -> None:
         assert re.search("[\u4e00-\u9fff]", text["zh"]), text
 
 
-@demos
-def test_exact_metrics_repeat(name: str) -> None:
+def exact_metrics_repeat(name: str) -> None:
     """A second run finds the same exact values, of the same types."""
     first = exact(small(name))
     assert exact(small(name, again=True)) == first
 
 
-@demos
-def test_evidence_has_the_metrics_of_the_demo(name: str) -> None:
+def evidence_has_the_metrics_of_the_demo(name: str) -> None:
     """What is recorded at full size is what the small size measures, under the same names."""
     path = records.record_path(EVIDENCE, name, "cpu")
     assert path.is_file(), f"record it: proofdeck demo run {name} --record"
@@ -135,13 +128,30 @@ def test_evidence_has_the_metrics_of_the_demo(name: str) -> None:
     assert record.parameters == describe(module(name).PRESETS["full"])
 
 
-@demos
-def test_a_demo_says_what_it_does(name: str) -> None:
+def a_demo_says_what_it_does(name: str) -> None:
     """Its docstring is the lesson: question, model and measurement."""
     lesson = module(name).__doc__
     assert lesson
     for part in ("The question", "The model", "The measurement"):
         assert part in lesson, part
+
+
+RULES = (
+    presets_are_small_and_full,
+    metrics_are_sound,
+    texts_are_in_both_languages,
+    exact_metrics_repeat,
+    evidence_has_the_metrics_of_the_demo,
+    a_demo_says_what_it_does,
+)
+
+
+@pytest.mark.parametrize("name", DEMOS)
+def test_demo(name: str, subtests: pytest.Subtests) -> None:
+    """A demo keeps every rule above; one test a demo, so that it runs twice and no more."""
+    for rule in RULES:
+        with subtests.test(msg=rule.__doc__):
+            rule(name)
 
 
 def test_every_record_belongs_to_a_demo() -> None:
