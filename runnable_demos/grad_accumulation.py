@@ -333,7 +333,7 @@ def run(config: Config, progress: Progress) -> Result:
                 "zh": "一步之内 BatchNorm 更新统计量的次数",
                 "en": "updates of BatchNorm's statistics in a step",
             },
-            {"zh": "num_batches_tracked", "en": "num_batches_tracked"},
+            {"zh": "读 num_batches_tracked 的增量", "en": "increment of num_batches_tracked"},
         ),
         Metric(
             "batchnorm_old_mean_left",

@@ -61,7 +61,7 @@ class Config:
     """A stack of Transformer blocks in bf16; FLOPs a byte are measured at h, 2h and 4h."""
 
     blocks: int = parameter(8, {"zh": "块数", "en": "blocks"}, 2, 64)
-    width: int = parameter(64, {"zh": "宽度 h", "en": "width h"}, 32, 8192)
+    width: int = parameter(64, {"zh": "宽度 h", "en": "width h"}, 16, 8192)
     batch: int = parameter(8, {"zh": "批大小 b", "en": "batch b"}, 1, 1024)
     heads: int = parameter(4, {"zh": "头数", "en": "heads"}, 1, 64)
     length: int = parameter(256, {"zh": "序列长度 s", "en": "sequence length s"}, 16, 8192)
