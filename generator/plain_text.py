@@ -4,13 +4,57 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from unicodedata import lookup
 
 from markdown_it.token import Token
 
+
+def _spelled(name: str) -> str:
+    return "LAMDA" if name == "lambda" else name.upper()  # Unicode's own spelling
+
+
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_GREEK = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+    "xi",
+    "pi",
+    "rho",
+    "sigma",
+    "tau",
+    "upsilon",
+    "phi",
+    "chi",
+    "psi",
+    "omega",
+]
 _SYMBOLS = {
+    **{rf"\{name}": lookup(f"GREEK SMALL LETTER {_spelled(name)}") for name in _GREEK},
+    **{rf"\{name.title()}": lookup(f"GREEK CAPITAL LETTER {_spelled(name)}") for name in _GREEK},
+    r"\ell": "ℓ",
+    r"\pm": "±",
+    r"\ll": "≪",
+    r"\gg": "≫",
+    r"\in": "∈",
+    r"\top": "ᵀ",
+    r"\mid": "|",
+    r"\ldots": "…",
+    r"\dots": "…",
+    r"\cdots": "…",
+    r"\Rightarrow": "⇒",
     r"\sqrt": "√",
-    r"\times": "×",
+    r"\times": " × ",
     r"\cdot": "·",
     r"\le": "≤",
     r"\leq": "≤",

@@ -65,7 +65,9 @@ def test_the_weakest_number_decides_the_state_of_proof(library: Library) -> None
         (r"\sqrt{L/s}", "√(L/s)"),
         (r"\frac{L}{k} + sk", "L/k + sk"),
         (r"10^{-6}", "10⁻⁶"),
-        (r"1.2\times 10^{-7}", "1.2× 10⁻⁷"),
+        (r"1.2\times 10^{-7}", "1.2 × 10⁻⁷"),
+        (r"L = m + \log \ell", "L = m + log ℓ"),
+        (r"\lambda \pm \Delta", "λ ± Δ"),
         (r"O(\log L)", "O( log L)"),
     ],
 )

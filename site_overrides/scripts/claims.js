@@ -23,7 +23,10 @@
     const demo = line.closest(".pd-demo");
     const [number, label, how] = line.cells;
     const command = demo?.querySelector("[data-pd-copy]")?.dataset.pdCopy;
-    const facts = [...(demo?.querySelectorAll(".pd-run dd") || [])].map((fact) => fact.textContent.trim());
+    const facts = [...(demo?.querySelectorAll(".pd-run dd") || [])].map((fact) => {
+      const name = fact.previousElementSibling; // the same in both languages where it has no halves: PyTorch, Python
+      return `${name.children.length ? "" : name.textContent} ${fact.textContent}`.trim();
+    });
     tip.dataset.verdict = claim.dataset.verdict;
     tip.replaceChildren(
       element(

@@ -255,7 +255,7 @@
       const now = new Date();
       const waiting = due(items, now);
       const unseen = fresh(items);
-      const fact = (number, zh, en) => element("div", {}, element("dd", {}, String(number)), element("dt", {}, say(zh, en)));
+      const fact = (number, zh, en) => element("div", {}, element("dt", {}, say(zh, en)), element("dd", {}, String(number)));
       counts.replaceChildren(fact(waiting.length, "到期", "due"), fact(unseen.length, "未学", "new"), fact(items.length - unseen.length - waiting.length, "已排期", "scheduled"));
       go.disabled = !waiting.length && !unseen.length;
       const next = items.filter((item) => state.items[item.id]).sort((a, b) => new Date(state.items[a.id].due) - new Date(state.items[b.id].due)).slice(0, 50);
