@@ -16,13 +16,21 @@ MODULE = """
 import torch
 import torch.distributed as dist
 from runnable_demos import ranks
+from runnable_demos.measure import LiveMemory
 
 def measure(task):
     total = torch.tensor([float(dist.get_rank() + 1)])
     dist.all_reduce(total)
     if task["fail"] and dist.get_rank() == 1:
         raise ValueError("rank one gives up")
-    return {"rank": dist.get_rank(), "total": total.item(), "kept": task["kept"]}
+    left = 0
+    with LiveMemory() as live:
+        for _ in range(50):
+            whole = torch.empty(dist.get_world_size() * 1000)
+            dist.all_gather_single(whole, torch.ones(1000))
+            del whole
+            left = max(left, live.current)
+    return {"rank": dist.get_rank(), "total": total.item(), "kept": task["kept"], "left": left}
 
 if __name__ == "__main__":
     ranks.work(measure, {"seed": 0, "device": "cpu", "fail": False, "kept": "default"})
@@ -38,9 +46,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_reports_come_back_by_rank(module: str) -> None:
-    """Two ranks add up 1 and 2; what the task leaves out is the default."""
+    """Two ranks add up 1 and 2; what the task leaves out is the default; messages are let go at once."""
     reports = ranks.launch(module, 2, {"seed": 0, "device": "cpu"})
-    assert reports == [{"rank": r, "total": 3.0, "kept": "default"} for r in range(2)]
+    assert reports == [{"rank": r, "total": 3.0, "kept": "default", "left": 0} for r in range(2)]
 
 
 def test_a_failing_rank_is_named_with_its_reason(module: str) -> None:
