@@ -4,44 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from unicodedata import lookup
+from unicodedata import name
 
 from markdown_it.token import Token
 
-
-def _spelled(name: str) -> str:
-    return "LAMDA" if name == "lambda" else name.upper()  # Unicode's own spelling
-
-
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
-_GREEK = [
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "epsilon",
-    "zeta",
-    "eta",
-    "theta",
-    "iota",
-    "kappa",
-    "lambda",
-    "mu",
-    "nu",
-    "xi",
-    "pi",
-    "rho",
-    "sigma",
-    "tau",
-    "upsilon",
-    "phi",
-    "chi",
-    "psi",
-    "omega",
-]
+_GREEK = {  # "alpha": "α", from Unicode's own names
+    name(letter).split()[-1].replace("LAMDA", "LAMBDA").lower(): letter
+    for letter in map(chr, range(ord("α"), ord("ω") + 1))
+}
 _SYMBOLS = {
-    **{rf"\{name}": lookup(f"GREEK SMALL LETTER {_spelled(name)}") for name in _GREEK},
-    **{rf"\{name.title()}": lookup(f"GREEK CAPITAL LETTER {_spelled(name)}") for name in _GREEK},
+    **{rf"\{word}": letter for word, letter in _GREEK.items()},
+    **{rf"\{word.title()}": letter.upper() for word, letter in _GREEK.items()},
     r"\ell": "ℓ",
     r"\pm": "±",
     r"\ll": "≪",
@@ -119,8 +93,8 @@ def plain_math(tex: str) -> str:
 def _named(match: re.Match[str]) -> str:
     if match[0] in _SYMBOLS:
         return _SYMBOLS[match[0]]
-    name = match[1]
-    return " " if name is None or name in _LAYOUT else f" {name} "
+    word = match[1]
+    return " " if word is None or word in _LAYOUT else f" {word} "
 
 
 def _grouped(inner: str) -> str:
