@@ -456,7 +456,7 @@ def figures(volume: Callable[..., float]) -> tuple[Figure, ...]:
             "zh": "微批越多，阶段 3 收集得越多",
             "en": "With more micro-batches, stage 3 gathers more",
         },
-        Axis({"zh": "每步的微批数 m", "en": "micro-batches a step, m"}),
+        Axis({"zh": "每步的微批数 m", "en": "micro-batches a step, m"}, scale="log2"),
         Axis(unit),
         tuple(lines),
     )
