@@ -281,6 +281,10 @@ def test_a_reprinted_power_of_ten_is_right(value: float, decimals: int, form: st
         ("1/3", 0.25, "1/4"),
         (r"$\tfrac13$", 2 / 7, r"$\tfrac{2}{7}$"),
         ("$2^{-24}$", 2.0**-14, "$2^{-14}$"),
+        ("$2^3$", 2**12, "$2^{12}$"),
+        ("$2^3$", 2**5, "$2^5$"),
+        ("2.0e3", 1.0, "1.0e0"),
+        ("2.0e3", 10, "1.0e1"),
     ],
 )
 def test_reprinting_keeps_separators_signs_and_exponents(

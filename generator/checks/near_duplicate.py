@@ -26,6 +26,7 @@ THRESHOLD = 0.5
 Among the sentences of the first ten cards, no two that were written for themselves share more than
 a third, while one word changed in twelve leaves two thirds.
 """
+_HITS = 2
 _SHINGLE: dict[Lang, int] = {"zh": 3, "en": 2}
 _SHORTEST: dict[Lang, int] = {"zh": 12, "en": 8}
 """In 汉字 and words: shorter sentences are alike by chance."""
@@ -35,7 +36,7 @@ _UNIT: dict[Lang, re.Pattern[str]] = {
 }
 _NUMBER = re.compile(r"\d+")
 """Another number does not make another sentence."""
-_SENTENCE = re.compile(r"(?:[^。！？；.!?;\n]|[.!?;](?!\s|$))+")
+_SENTENCE = re.compile(r"(?:[^。！？；.!?;\n]++|[.!?;](?!\s|$))+")
 _SHOWN = 24
 
 
@@ -68,20 +69,22 @@ def check(base: Base) -> Iterator[Problem]:
 def alike(sets: Sequence[frozenset[str]]) -> Iterator[tuple[int, int, float]]:
     """For each set that is like an earlier one: its index, the earliest such index, the share.
 
-    Two sets can share so much only if they share one of their rarest elements (prefix filtering,
-    Chaudhuri et al. 2006), so that each set meets few others; a set that is like an earlier one
-    is not met again. The answer is that of comparing all pairs, but for chains of likeness.
+    Two sets can share so much only if they share two of their rarest elements (prefix filtering,
+    Chaudhuri et al. 2006), so that each set is compared with few others; a set that is like an
+    earlier one is not compared again. The answer is that of comparing all pairs.
     """
     counts = Counter(element for each in sets for element in each)
     rank = {e: at for at, (e, n) in enumerate(reversed(counts.most_common())) if n > 1}
     met: dict[int, list[int]] = {}
     for index, each in enumerate(sets):
-        shared = sorted(rank[element] for element in each if element in rank)
+        overlap = ceil(THRESHOLD * len(each))
+        shared = sorted([rank[element] for element in each if element in rank])
+        # Elements that no other set has are the rarest, and need not be looked up.
         unique = len(each) - len(shared)
-        length = len(each) - ceil(THRESHOLD * len(each)) + 1 - unique
-        prefix = shared[: max(length, 0)]
-        candidates = sorted({other for element in prefix for other in met.get(element, ())})
-        for other in candidates:
+        prefix = shared[: max(len(each) - overlap + _HITS - unique, 0)]
+        hits = Counter([other for element in prefix for other in met.get(element, ())])
+        wanted = min(overlap, _HITS)
+        for other in sorted([other for other, count in hits.items() if count >= wanted]):
             common = len(each & sets[other])
             share = common / (len(each) + len(sets[other]) - common)
             if share >= THRESHOLD:

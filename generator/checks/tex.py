@@ -22,4 +22,5 @@ def check(base: Base) -> Iterator[Problem]:
         except TexError as error:
             message = f"this formula cannot be drawn: {error}"
             hint = "Mend the TeX here; KaTeX's list of functions has what Obsidian and Anki read."
-            yield Problem(place_of(token, error.offset), CODE, message, hint, SEVERITY)
+            stop = min(error.offset, len(token.content.rstrip()))
+            yield Problem(place_of(token, stop), CODE, message, hint, SEVERITY)
