@@ -59,7 +59,7 @@ class Config:
     """A stack of ``layers`` matrices, ``width`` × ``width``, on ``ranks`` ranks."""
 
     ranks: int = parameter(4, {"zh": "进程数 N", "en": "ranks N"}, 2, 8)
-    layers: int = parameter(8, {"zh": "层数", "en": "layers"}, 2, 64)
+    layers: int = parameter(4, {"zh": "层数", "en": "layers"}, 2, 64)
     width: int = parameter(
         128, {"zh": "矩阵边长", "en": "rows and columns of each matrix"}, 8, 8192
     )
@@ -67,7 +67,7 @@ class Config:
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
 
-PRESETS = {"small": Config(ranks=2, layers=4, width=32), "full": Config()}
+PRESETS = {"small": Config(ranks=2, width=32), "full": Config()}
 
 
 # --- in each rank --------------------------------------------------------------------------------
