@@ -1,10 +1,8 @@
-"""One real Chromium, one site and one handbook of the real cards for all browser tests."""
+"""One site and one handbook of the real cards for all browser tests."""
 
 from __future__ import annotations
 
 import functools
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +18,6 @@ from generator.exporters import handbook, site
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
@@ -48,24 +45,6 @@ class _Quiet(SimpleHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[playwright.Browser]:
-    """The browser; without one the tests are skipped, or fail where CI is true."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        message = "no Chromium on this machine: browser tests need one (apt-get install chromium)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(
-            executable_path=found,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

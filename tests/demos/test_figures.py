@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from runnable_demos import figures, records
 from runnable_demos.metrics import Axis, Figure, Series
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 EVIDENCE = Path(records.__file__).parent / "evidence"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -195,7 +196,7 @@ def test_powers_are_written_as_powers() -> None:
 
 
 @pytest.mark.browser
-def test_no_text_collides_or_leaves_the_figure() -> None:
+def test_no_text_collides_or_leaves_the_figure(chromium: Browser) -> None:
     """In a browser with 汉字 fonts, no two texts of any figure overlap, and all are inside."""
     script = """svg => { const outer = svg.getBoundingClientRect();
         const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
@@ -210,21 +211,12 @@ def test_no_text_collides_or_leaves_the_figure() -> None:
             });
         });
         return faults; }"""
-    browsers = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
-    chromium = next(filter(None, browsers), None)
-    if chromium is None and os.environ.get("CI") != "true":
-        pytest.skip("Chromium is not installed")
     faults = {}
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        page = browser.new_page()
-        for demo, figure in recorded():
-            for lang in ("zh", "en"):
-                page.set_content(figures.draw(figure, lang, prefix="p", standalone=True))
-                if found := page.eval_on_selector("svg.pd-fig", script):
-                    faults[f"{demo}/{figure.name}/{lang}"] = found
-        browser.close()
+    page = chromium.new_page()
+    for demo, figure in recorded():
+        for lang in ("zh", "en"):
+            page.set_content(figures.draw(figure, lang, prefix="p", standalone=True))
+            if found := page.eval_on_selector("svg.pd-fig", script):
+                faults[f"{demo}/{figure.name}/{lang}"] = found
+    page.close()
     assert faults == {}
