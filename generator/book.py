@@ -49,10 +49,10 @@ class DemoPanel:
 
 @dataclass(frozen=True, slots=True)
 class Refutation:
-    """What is said elsewhere, what was measured, printed as that is, and what it is about."""
+    """What is said elsewhere, what the run found, printed as that is, and what it is about."""
 
     said: Text
-    measured: Text
+    found: Text
     about: Text
     anchor: str
 
@@ -103,15 +103,20 @@ class Book:
             if isinstance(verdict, Verdict):
                 yield verdict
 
+    def tally(self, *cards: Card) -> Mapping[State, int]:
+        """How many different metrics ``cards`` claim or deny, by what became of them; no zeros."""
+        found = {
+            (verdict.state, verdict.record.demo, verdict.record.device, verdict.metric.name)
+            for card in cards
+            for verdict in self.verdicts(card)
+        }
+        counts = Counter(state for state, *_ in found)
+        return {state: counts[state] for state in get_args(State) if counts[state]}
+
     def proven(self, card: Card) -> int:
-        """How many metrics the card claims that are recomputed on every machine."""
-        return len(
-            {
-                (verdict.record.demo, verdict.metric.name)
-                for verdict in self.verdicts(card)
-                if verdict.state in ("proven", "bounded", "refuted")
-            }
-        )
+        """How many metrics the card claims that are read off a run, and recomputed on every machine."""
+        tally = self.tally(card)
+        return tally.get("proven", 0) + tally.get("bounded", 0)
 
     def next_in(self, path: LearningPath, card: str) -> Card | None:
         """The first written card after ``card`` on ``path``."""
@@ -145,7 +150,7 @@ class Book:
 
     @cached_property
     def states(self) -> Mapping[State, int]:
-        """How many claims of all cards are in each state, both languages counted once."""
+        """In how many places of all cards a number is in each state, both languages counted once."""
         found = Counter(
             verdict.state
             for card in self.library.cards.values()
@@ -156,11 +161,10 @@ class Book:
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
-        """What the home page counts: cards, proven numbers, demos and cited places."""
+        """What the home page counts beside the states of numbers: cards, demos and works cited."""
         cards = self.library.cards.values()
         return {
             "cards": len(cards),
-            "proven": sum(self.proven(card) for card in cards),
             "demos": len(self.library.evidence.demos),
             "sources": len(
                 {
@@ -210,14 +214,14 @@ def _refutation(pair: Mapping[Lang, Claim], metric: Metric, anchor: str) -> Refu
         return Refutation(metric.label, shown_value(metric), metric.how, anchor)
     return Refutation(
         {lang: printed(claim) for lang, claim in pair.items()},
-        {lang: _measured(claim, metric) for lang, claim in pair.items()},
+        {lang: _found(claim, metric) for lang, claim in pair.items()},
         metric.label,
         anchor,
     )
 
 
-def _measured(claim: Claim, metric: Metric) -> str:
-    """What was measured, in the unit and to the precision of what is said."""
+def _found(claim: Claim, metric: Metric) -> str:
+    """What the run found, in the unit and to the precision of what is said."""
     with suppress(QuantityError):
         return plain_math(read(claim.text).reprint(metric.value).replace("$", ""))
     return shown_value(metric)[LANGS[0]]
@@ -236,16 +240,33 @@ class _Resolver:
 
 
 def shown_value(metric: Metric) -> Text:
-    """A metric's value as the evidence panel shows it: in full, and in a larger unit where one fits."""
+    """A metric's value as the evidence panel shows it: in full, and in a larger unit where one fits.
+
+    A bounded one stands before its bound, a sampled one before its standard error and, where there is
+    one, the closed form that it is held against.
+    """
     if isinstance(metric.value, bool):
         return {"zh": "成立", "en": "holds"} if metric.value else {"zh": "不成立", "en": "fails"}
     unit = f" {metric.unit}" if metric.unit else ""
+    if metric.error is not None:
+        return _sample(metric, metric.error, unit)
     text = f"{_number(metric.value)}{unit}"
     if metric.bound is not None:
         text = f"{_number(metric.value)} ≤ {_number(metric.bound)}{unit}"
     elif (scale := figures.scale_for([metric.value], metric.unit, binary=True)).worth > 1:
         text += f" ({scale.number(metric.value)} {scale.unit})"
     return dict.fromkeys(LANGS, text)
+
+
+def _sample(metric: Metric, error: float, unit: str) -> Text:
+    """``0.4876 ± 0.011 (closed form 0.5)``: two digits of the error, and as many places of the value."""
+    scatter = f"{error:.1e}"
+    places = max(0, 1 - int(scatter.partition("e")[2]))
+    value = f"{metric.value:,.{places}f} ± {float(scatter):,.{places}f}{unit}"
+    if metric.closed_form is None:
+        return dict.fromkeys(LANGS, value)
+    form = _number(metric.closed_form)
+    return {"zh": f"{value}（闭式 {form}）", "en": f"{value} (closed form {form})"}
 
 
 def _number(value: float) -> str:

@@ -24,7 +24,10 @@ Key = tuple[str, str]
 DRAFTABLE = ("claim", "evidence")
 """How the codes of problems with numbers begin; a draft shows such numbers as stale."""
 
-State = Literal["proven", "measured", "bounded", "refuted", "stale"]
+State = Literal["proven", "bounded", "sampled", "measured", "computed", "refuted", "stale"]
+
+CLEARLY = 3
+"""Standard errors by which a number must miss a sampled metric to be called wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,12 @@ class Evidence:
 class Verdict:
     """What the evidence says of a claim that holds.
 
-    ``proven``: recomputed on the CPU wherever ``verify`` runs. ``bounded``: recomputed, and below
-    the bound that is printed. ``measured``: replayed from the record of one machine. ``refuted``:
-    a number that is said elsewhere, and that the record contradicts. ``stale``: it held for an
-    earlier form of its demo.
+    ``proven``: read off a run, and recomputed on the CPU wherever ``verify`` runs. ``bounded``:
+    recomputed, and below the bound that is printed. ``sampled``: recomputed with its seed, and
+    printed no finer than its standard error. ``measured``: replayed from the record of one machine.
+    ``computed``: worked out rather than observed, and recomputed. ``refuted``: a number that is
+    said elsewhere, and that the record contradicts. ``stale``: it held for an earlier form of its
+    demo.
     """
 
     state: State
@@ -164,9 +169,11 @@ def _state(claim: Claim, metric: Metric, evidence: Evidence) -> State:
         return "stale"
     if claim.refuted:
         return "refuted"
+    if metric.kind == "computed":
+        return "computed"
     if claim.device != "cpu" or metric.kind == "measured":
         return "measured"
-    return "bounded" if metric.kind == "bounded" else "proven"
+    return "proven" if metric.kind == "exact" else metric.kind
 
 
 def _no_record(claim: Claim, evidence: Evidence) -> Problem:
@@ -213,29 +220,59 @@ def _number(claim: Claim, metric: Metric) -> Problem | None:
     if printed.unit != metric.unit:
         return _wrong_unit(claim, metric, printed)
     recorded = metric.value if metric.bound is None else metric.bound
+    if metric.value > recorded:
+        message = f"“{claim.text}” rests on a run that found {metric.value!r}, above its bound"
+        hint = "Claim what that device found under another name, or correct the bound in the demo."
+        return Problem(claim.place, "claim-bound", message, hint)
     if claim.refuted:
         return _agreement(claim, metric, printed, recorded)
     holds = printed.equals(recorded) if metric.bound is None else printed.is_exactly(recorded)
-    if holds:
+    if not holds:
+        said = "the evidence says" if metric.bound is None else "the bound that a card prints is"
+        message = f"“{claim.text}” is printed, but {said} {_shown(printed, recorded, metric)}"
+        return Problem(
+            claim.place, "claim-number", message, "Let `proofdeck refresh` rewrite the number."
+        )
+    return _digits(claim, metric, printed)
+
+
+def _digits(claim: Claim, metric: Metric, printed: Quantity) -> Problem | None:
+    """A mean over random draws is printed no finer than its standard error."""
+    if metric.error is None or printed.step >= printed.finest_step(metric.error):
         return None
-    said = "the evidence says" if metric.bound is None else "the bound that a card prints is"
-    message = f"“{claim.text}” is printed, but {said} {_shown(printed, recorded, metric)}"
-    return Problem(
-        claim.place, "claim-number", message, "Let `proofdeck refresh` rewrite the number."
+    finest = printed.finest_step(metric.error) / printed.factor
+    place = f"{float(finest):g}"
+    message = (
+        f"“{claim.text}” prints more digits than its standard error {metric.error:.2g} "
+        f"{metric.unit}".rstrip()
+        + " allows"
     )
+    hint = f"Print no digit below {place}, in another unit if need be, or draw more samples."
+    return Problem(claim.place, "claim-digits", message, hint)
 
 
 def _agreement(
     claim: Claim, metric: Metric, printed: Quantity, recorded: int | float
 ) -> Problem | None:
-    """A number that is called wrong must not be what the run found, or lie within its bound."""
-    bounded = metric.bound is not None
-    agrees = printed.value <= as_fraction(recorded) if bounded else printed.equals(recorded)
-    if not agrees:
-        return None
-    message = f"“{claim.text}” is called wrong, but `{claim.demo}/{metric.name}` is {recorded!r} {metric.unit}"
+    """A number that is called wrong must be clearly off what the run found, or above its bound."""
+    name = f"`{claim.demo}/{metric.name}` is {recorded!r} {metric.unit}".rstrip()
     hint = "Claim it (`claim:`), or print the number that is really said."
-    return Problem(claim.place, "claim-agrees", message.rstrip(), hint)
+    if metric.bound is not None and printed.value <= as_fraction(metric.bound):
+        agrees = f"is called wrong, but {name}, or less"
+    elif printed.equals(recorded):
+        agrees = f"is called wrong, but {name}"
+    elif printed.is_mere_rounding_of(recorded):
+        agrees = f"is called wrong, but differs by rounding alone: {name}"
+    elif metric.error is not None and _is_near(printed, recorded, metric.error):
+        agrees = f"is called wrong, but lies within {CLEARLY} standard errors: {name}"
+        agrees += f" ± {metric.error:.2g}"
+    else:
+        return None
+    return Problem(claim.place, "claim-agrees", f"“{claim.text}” {agrees}", hint)
+
+
+def _is_near(printed: Quantity, recorded: int | float, error: float) -> bool:
+    return abs(printed.value - as_fraction(recorded)) <= CLEARLY * as_fraction(error)
 
 
 def _shown(printed: Quantity, recorded: int | float, metric: Metric) -> str:

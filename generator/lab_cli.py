@@ -19,18 +19,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from generator.comparing import Difference, differences, environment_changes, replay, show
 from generator.evidence import Evidence, Key, judge, load_evidence
-from generator.laboratory import (
-    Difference,
-    Order,
-    RunFailed,
-    differences,
-    environment_changes,
-    replay,
-    run,
-    run_all,
-    show,
-)
+from generator.laboratory import Order, RunFailed, run, run_all
 from generator.library import Library, load
 from generator.names import suggest
 from generator.problems import Problem

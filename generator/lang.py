@@ -47,7 +47,41 @@ DIFFICULTY_LABELS: Mapping[str, Text] = {
 KIND_LABELS: Mapping[str, Text] = {
     "exact": {"zh": "精确", "en": "exact"},
     "bounded": {"zh": "有界", "en": "bounded"},
+    "sampled": {"zh": "抽样", "en": "sampled"},
     "measured": {"zh": "实测", "en": "measured"},
+    "computed": {"zh": "计算", "en": "computed"},
+}
+
+STATE_LABELS: Mapping[str, Text] = {
+    "proven": {"zh": "有证明", "en": "proven"},
+    "bounded": {"zh": "有界", "en": "within a bound"},
+    "sampled": {"zh": "抽样", "en": "sampled"},
+    "measured": {"zh": "实测", "en": "measured"},
+    "computed": {"zh": "计算", "en": "computed"},
+    "refuted": {"zh": "证伪", "en": "refuted"},
+    "stale": {"zh": "过期", "en": "stale"},
+}
+"""What became of a number, by ``evidence.State``, in reading order."""
+
+STATE_COUNTS: Mapping[str, Text] = {
+    "proven": {"zh": "个数字有证明", "en": "numbers proven"},
+    "bounded": {"zh": "个误差有界", "en": "errors within a bound"},
+    "sampled": {"zh": "个数来自抽样", "en": "numbers sampled"},
+    "measured": {"zh": "个实测值", "en": "numbers measured"},
+    "computed": {"zh": "个计算值", "en": "numbers computed"},
+    "refuted": {"zh": "处说法被证伪", "en": "sayings refuted"},
+    "stale": {"zh": "个数字过期", "en": "numbers stale"},
+}
+"""The same behind a count, for the home page."""
+
+STATE_MARKS: Mapping[str, str] = {
+    "proven": "✓",
+    "bounded": "≤",
+    "sampled": "±",
+    "measured": "◷",
+    "computed": "ƒ",
+    "refuted": "✗",
+    "stale": "?",
 }
 
 PAGE_TITLES: Mapping[str, Text] = {

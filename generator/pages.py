@@ -233,7 +233,7 @@ def top_claims(book: Book, card: Card) -> Sequence[Text]:
     for language in LANGS:
         for claim in card.claims_in(language):
             verdict = judge(claim, book.library.evidence)
-            if isinstance(verdict, Verdict) and not claim.refuted:
+            if isinstance(verdict, Verdict) and verdict.state in ("proven", "bounded"):
                 metric, line = (
                     verdict.metric,
                     lines.setdefault((claim.demo, claim.metric, claim.device), {}),
@@ -347,6 +347,8 @@ def _environment() -> jinja2.Environment:
         section_headings=lang.SECTION_HEADINGS,
         difficulty_labels=lang.DIFFICULTY_LABELS,
         kind_labels=lang.KIND_LABELS,
+        state_labels=lang.STATE_LABELS,
+        state_counts=lang.STATE_COUNTS,
         titles=lang.PAGE_TITLES,
         answer=answer,
         top_claims=top_claims,

@@ -160,6 +160,34 @@ class Quantity:
         """Whether the number printed is ``recorded`` to the last digit, without rounding."""
         return self.value == as_fraction(recorded)
 
+    def is_mere_rounding_of(self, recorded: int | float) -> bool:
+        """Whether the number printed may be ``recorded``, only rounded: half up, up, down or coarsely.
+
+        So are numbers that lie less than the last digit printed apart, the zeros of a whole number
+        not counted (``16,000`` of 16,384), unless that is more than a twentieth (``2`` of 2.75).
+        A fraction and a power print no last digit.
+        """
+        if self.equals(recorded):
+            return True
+        exact = as_fraction(recorded)
+        apart = abs(self.value - exact)
+        near = apart * 20 <= abs(exact)
+        return near and (self.step == 0 or apart < self._last_digit())
+
+    def _last_digit(self) -> Fraction:
+        """The worth of the last digit that says something: 16,000 may be rounded, 2.00 says that it is not."""
+        step = self.step
+        while self.value and step >= self.factor and (self.value / (10 * step)).denominator == 1:
+            step *= 10
+        return step
+
+    def finest_step(self, error: float) -> Fraction:
+        """The worth of the last digit that a standard ``error`` leaves to print, in the unit named.
+
+        It is the place of the error's first digit in the unit printed: 0.1% for an error of 0.23%.
+        """
+        return Fraction(10) ** _first_place(as_fraction(error) / self.factor) * self.factor
+
     def reprint(self, recorded: int | float) -> str:
         """The text with ``recorded`` in place of its number, in the same form and as precise.
 
@@ -173,6 +201,16 @@ class Quantity:
         if not read(text).equals(recorded):
             raise QuantityError(f"{recorded!r} cannot be printed in the form of “{self.text}”")
         return text
+
+
+def _first_place(value: Fraction) -> int:
+    """The power of ten of the first digit of ``value``, above zero."""
+    exponent = 0
+    while value >= 10:
+        value, exponent = value / 10, exponent + 1
+    while value < 1:
+        value, exponent = value * 10, exponent - 1
+    return exponent
 
 
 def as_fraction(value: int | float) -> Fraction:
@@ -274,12 +312,8 @@ def _scale(wanted: Fraction, decimals: int) -> int:
     """The power of ten that leaves one digit before the point, after rounding."""
     if wanted == 0:
         return 0
-    exponent = 0
-    magnitude = abs(wanted)
-    while magnitude >= 10:
-        magnitude, exponent = magnitude / 10, exponent + 1
-    while magnitude < 1:
-        magnitude, exponent = magnitude * 10, exponent - 1
+    exponent = _first_place(abs(wanted))
+    magnitude = abs(wanted) / Fraction(10) ** exponent
     if round_half_up(magnitude * 10**decimals) == 10 ** (decimals + 1):
         exponent += 1
     return exponent

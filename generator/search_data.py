@@ -14,7 +14,7 @@ from generator.library import Library
 from generator.model import Card, Section
 from generator.plain_text import plain_text
 
-Proof = Literal["proven", "measured", "stale", "none"]
+Proof = Literal["proven", "computed", "measured", "stale", "none"]
 Part = list[Any]
 """``[card's index, section, anchor, language, heading, text]``: a list, for there are thousands."""
 
@@ -40,7 +40,10 @@ def search_data(library: Library) -> dict[str, Any]:
 
 
 def proof(card: Card, library: Library) -> Proof:
-    """How far the numbers of a card are proven: the weakest of them decides."""
+    """How far the numbers of a card are proven: the weakest of them decides.
+
+    ``computed``: all are recomputed, and some are no readings of a run but computed or sampled.
+    """
     states = {
         verdict.state
         for claim in card.claims()
@@ -50,7 +53,9 @@ def proof(card: Card, library: Library) -> Proof:
         return "none"
     if "stale" in states:
         return "stale"
-    return "measured" if "measured" in states else "proven"
+    if "measured" in states:
+        return "measured"
+    return "computed" if states & {"computed", "sampled"} else "proven"
 
 
 def _card(card: Card, library: Library) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from generator.plain_text import plain_math, plain_text
 from generator.quantities import MULTIPLIERS, SYMBOLS, QuantityError, read
 
 KINDS: Mapping[SectionName, str] = {"followups": "followup", "pitfalls": "pitfall"}
+ASKED = ("proven", "sampled", "computed")
+"""States of the numbers that are worth knowing by heart: no bounds, and no one machine's seconds."""
+
 _QUOTED = re.compile(r"“[^”]+”|\"[^\"]+\"|「[^」]+」")
 _CLAUSE = re.compile(r".+?(?:[。：；！？]|[.:;!?](?=\s|$))")
 
@@ -69,12 +72,12 @@ def lead(text: str) -> str:
 
 
 def _numbers(card: Card, library: Library) -> Iterator[dict[str, Any]]:
-    """Each proven number of a card once, as its first claim in each language prints it."""
+    """Each number of a card that a run found again, once, as its first claim in each language prints it."""
     found: dict[str, dict[str, Any]] = {}
     for lang in LANGS:
         for claim in _claims(card, lang):
             verdict = judge(claim, library.evidence)
-            if not isinstance(verdict, Verdict) or verdict.state != "proven":
+            if not isinstance(verdict, Verdict) or verdict.state not in ASKED:
                 continue
             try:
                 printed = read(claim.text)

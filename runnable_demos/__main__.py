@@ -32,7 +32,7 @@ from typing import Any, Literal, TextIO
 
 import runnable_demos
 from runnable_demos import discovery, provenance, records
-from runnable_demos.metrics import Parameter, Record, Result
+from runnable_demos.metrics import FARTHEST, Metric, Parameter, Record, Result
 
 USAGE, ENVIRONMENT = 2, 3
 INSTALL = "python -m pip install --constraint constraints.txt --editable '.[lab]'"
@@ -264,8 +264,10 @@ def _check(result: Result) -> None:
     for metric in result.metrics:
         if names.count(metric.name) > 1:
             raise ValueError(f"two metrics are called {metric.name}")
-        if not math.isfinite(metric.value):
-            raise ValueError(f"metric {metric.name} is {metric.value}")
+        for number in (metric.value, metric.bound, metric.error, metric.closed_form):
+            if number is not None and not math.isfinite(number):
+                raise ValueError(f"metric {metric.name} is {number}")
+        _check_sample(metric)
         if metric.bound is not None and not metric.value <= metric.bound:
             raise ValueError(
                 f"metric {metric.name} is {metric.value}, above its bound {metric.bound}"
@@ -274,6 +276,18 @@ def _check(result: Result) -> None:
         for series in figure.series:
             if not all(map(math.isfinite, (*series.x, *series.y))):
                 raise ValueError(f"figure {figure.name} has a point that is no finite number")
+
+
+def _check_sample(metric: Metric) -> None:
+    """Refuse a sample that contradicts the formula it is held against."""
+    if metric.error is None or metric.closed_form is None:
+        return
+    off = abs(metric.value - metric.closed_form) / metric.error
+    if off > FARTHEST:
+        raise ValueError(
+            f"metric {metric.name} is {metric.value}, {off:.1f} standard errors from "
+            f"its closed form {metric.closed_form}"
+        )
 
 
 def _environment(torch: Any, device: str, seed: int) -> Mapping[str, str]:

@@ -15,13 +15,21 @@ from typing import Any, Literal
 Text = Mapping[str, str]
 """The same words by language code: ``{"zh": "…", "en": "…"}``."""
 
-Kind = Literal["exact", "bounded", "measured"]
-"""How far a metric can be trusted.
+Kind = Literal["exact", "bounded", "sampled", "measured", "computed"]
+"""Where a number comes from, and so how far it can be trusted.
 
-``exact``: bytes, FLOPs, counts, truth values; the same on each run with the pinned torch on x86-64.
+``exact``: bytes, FLOPs, counts, truth values, read off a run of the real thing; the same on each
+run with the pinned torch on x86-64, whatever the seed.
 ``bounded``: an error that stays below ``Metric.bound``; a card prints the bound.
+``sampled``: a rate or a mean over random draws; the same on each run with its seed. It carries its
+standard error, and a card prints no more digits than that allows.
 ``measured``: a time, or anything read off a GPU; replayed from the record, never proven by a CPU run.
+``computed``: a schedule simulated, a formula evaluated, a model extended from a few layers, or a
+setting repeated; the same on each run, and never called measured.
 """
+
+FARTHEST = 5
+"""Standard errors that a sampled value may lie off its closed form: beyond, one of the two is wrong."""
 
 Unit = Literal["", "B", "FLOP", "s", "B/param", "B/token", "B/s", "FLOP/s", "token"]
 """The unit of a value; ``""`` for counts, ratios and truth values (0.333 prints as 33.3% or 0.333×)."""
@@ -38,6 +46,8 @@ class Metric:
     ``label`` says what it is, ``how`` says how it was measured, both in each language.
     ``bound`` and ``reason`` belong to kind ``bounded``: the value stays at or below ``bound``,
     and ``reason`` says why that bound is the right one.
+    ``error`` and ``closed_form`` belong to kind ``sampled``: the standard error of the value, and
+    what the value would be over endlessly many draws, where a formula tells. Both are in its unit.
     """
 
     name: str
@@ -48,10 +58,23 @@ class Metric:
     how: Text
     bound: float | None = None
     reason: Text | None = None
+    error: float | None = None
+    closed_form: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.kind == "bounded") != (self.bound is not None and self.reason is not None):
+        has_bound = self.bound is not None or self.reason is not None
+        if has_bound != (self.kind == "bounded") or (self.bound is None) != (self.reason is None):
             raise ValueError(f"metric {self.name}: bound and reason belong to kind 'bounded' alone")
+        if (self.error is not None) != (self.kind == "sampled"):
+            raise ValueError(
+                f"metric {self.name}: a standard error belongs to kind 'sampled' alone"
+            )
+        if self.error is not None and not self.error > 0:
+            raise ValueError(f"metric {self.name}: without scatter it is no sample, but exact")
+        if self.closed_form is not None and self.kind != "sampled":
+            raise ValueError(f"metric {self.name}: a closed form belongs to kind 'sampled' alone")
+        if isinstance(self.value, bool) and self.kind not in ("exact", "computed"):
+            raise ValueError(f"metric {self.name}: a truth value is exact or computed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +93,20 @@ class Series:
 
     ``x`` and ``y`` have the same length; with a categorical axis ``x`` counts from 0.
     ``theory`` is drawn dashed, ``measured`` with marks, ``bar`` stacked on the bars before it,
-    ``step`` and ``area`` over time (areas are stacked).
+    ``step`` and ``area`` over time (areas are stacked). ``kind`` says where ``y`` comes from, as
+    that of a metric does: a bounded one wanders with a processor's rounding, a measured one is
+    replayed. A ``theory`` is always computed.
     """
 
     label: Text
     x: tuple[float, ...]
     y: tuple[float, ...]
     mark: Literal["theory", "measured", "bar", "step", "area"] = "measured"
+    kind: Kind = "exact"
 
     def __post_init__(self) -> None:
+        if self.mark == "theory":
+            object.__setattr__(self, "kind", "computed")
         if len(self.x) != len(self.y):
             raise ValueError(f"series {self.label!r}: {len(self.x)} x for {len(self.y)} y")
 

@@ -34,9 +34,10 @@ def record_path(folder: Path, demo: str, device: str) -> Path:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` in dicts, lists, strings, numbers."""
+    """``value`` in dicts, lists, strings, numbers; what is as by default is left out."""
     if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {f.name: _plain(item) for f, item in fields if item != f.default}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -115,14 +116,19 @@ def _decode_dataclass(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         _refuse(where, "an object", value)
     hints = get_type_hints(kind)
-    names = {f.name for f in dataclasses.fields(kind)}
-    if missing := sorted(names - value.keys()):
+    fields = dataclasses.fields(kind)
+    needed = {
+        f.name
+        for f in fields
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    }
+    if missing := sorted(needed - value.keys()):
         raise RecordError(f"{where or 'it'} lacks {', '.join(missing)}")
-    if unknown := sorted(value.keys() - names):
+    if unknown := sorted(value.keys() - {f.name for f in fields}):
         raise RecordError(f"{where or 'it'} has an unknown field {', '.join(unknown)}")
-    fields = {n: _decode(hints[n], value[n], f"{where}.{n}".lstrip(".")) for n in names}
+    decoded = {n: _decode(hints[n], value[n], f"{where}.{n}".lstrip(".")) for n in value}
     try:
-        return kind(**fields)
+        return kind(**decoded)
     except ValueError as error:
         raise RecordError(f"{where}: {error}") from None
 

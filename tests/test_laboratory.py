@@ -8,13 +8,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from generator.laboratory import Difference, differences, environment_changes, replay
 from runnable_demos import records
-from runnable_demos.metrics import Figure, Metric, Parameter, Record, Result
 
 TEXT = {"zh": "字", "en": "word"}
 
@@ -273,85 +270,3 @@ def test_verify_names_what_it_does_not_know(base: Path) -> None:
     """A demo that is not there is wrong usage."""
     message = one_error(proofdeck(base, "verify", "smaple"), 2)
     assert "there is no demo 'smaple'" in message
-
-
-# --- comparing ---
-
-
-def record(*metrics: Metric, **facts: Any) -> Record:
-    """A record of these metrics."""
-    parameters = (Parameter("n", facts.pop("n", 1), None, None, TEXT),)
-    result = Result(metrics, facts.pop("figures", ()))
-    environment = facts.pop("environment", {"torch": "2.13.0"})
-    return Record(
-        "sample", TEXT, TEXT, "cpu", "full", parameters, result, environment, {}, "2026-11-29"
-    )
-
-
-def exact(value: float, unit: Any = "") -> Metric:
-    """An exact metric."""
-    return Metric("count", value, unit, "exact", TEXT, TEXT)
-
-
-def bounded(value: float, bound: float = 1e-6) -> Metric:
-    """A bounded metric."""
-    return Metric("error", value, "", "bounded", TEXT, TEXT, bound, TEXT)
-
-
-def measured(value: float) -> Metric:
-    """A measured metric."""
-    return Metric("time", value, "s", "measured", TEXT, TEXT)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (record(exact(3)), record(exact(3)), ()),
-        (record(exact(3)), record(exact(4)), (Difference("count", "3", "4"),)),
-        (record(exact(1)), record(exact(True)), (Difference("count", "1", "yes"),)),
-        (record(exact(3, "B")), record(exact(4, "B")), (Difference("count", "3 B", "4 B"),)),
-        (record(bounded(1e-8)), record(bounded(9e-7)), ()),
-        (
-            record(bounded(1e-8)),
-            record(bounded(2e-6, 1e-5)),
-            (Difference("error", "at most 1e-06", "2e-06"),),
-        ),
-        (
-            record(bounded(1e-8)),
-            record(bounded(1e-8, 1e-5)),
-            (Difference("bound of error", "1e-06", "1e-05"),),
-        ),
-        (record(measured(1)), record(measured(2)), ()),
-        (record(measured(1)), record(), (Difference("time", "1 s", "nothing"),)),
-        (record(), record(exact(3)), (Difference("count", "nothing", "3"),)),
-        (
-            record(exact(3)),
-            record(exact(3, "B")),
-            (Difference("count", "exact in numbers", "exact in B"),),
-        ),
-        (record(n=1), record(n=2), (Difference("parameter n", "1", "2"),)),
-        (
-            record(figures=(Figure("f", TEXT, None, None, ()),)),  # type: ignore[arg-type]
-            record(),
-            (Difference("figure f", "0 series", "nothing"),),
-        ),
-    ],
-)
-def test_differences(before: Record, after: Record, expected: tuple[Difference, ...]) -> None:
-    """Exact values are equal, bounded ones within the recorded bound, measured ones replayed."""
-    assert differences(before, after) == expected
-
-
-def test_measured_metrics_are_replayed() -> None:
-    """A card's time stays that of the record; what can be proven is that of the new run."""
-    recorded = record(measured(1.0), exact(2))
-    found = record(measured(3.0), exact(4))
-    values = [m.value for m in replay(recorded, found).result.metrics]
-    assert values == [1.0, 4]
-    assert replay(None, found) == found
-
-
-def test_another_environment_is_named() -> None:
-    """Another version of torch is a reason for a difference, and so it is said."""
-    changes = environment_changes(record(), record(environment={"torch": "2.14.0"}))
-    assert changes == (Difference("torch", "2.13.0", "2.14.0"),)

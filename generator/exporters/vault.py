@@ -15,6 +15,7 @@ import yaml
 
 from generator import graph
 from generator.book import Book, DemoPanel
+from generator.evidence import State, Verdict, judge
 from generator.lang import (
     DIFFICULTY_LABELS,
     KIND_LABELS,
@@ -22,6 +23,8 @@ from generator.lang import (
     LANGUAGE_HEADINGS,
     PAGE_TITLES,
     SECTION_HEADINGS,
+    STATE_LABELS,
+    STATE_MARKS,
     Lang,
     Text,
     on_one_line,
@@ -156,6 +159,11 @@ class _CardNote:
                 "difficulty": card.difficulty,
                 "updated": card.updated,
                 "proven": self.book.proven(card),
+                **{
+                    state: count
+                    for state, count in self.book.tally(card).items()
+                    if state not in ("proven", "bounded")
+                },
                 "prerequisites": self._links(card.prerequisites),
                 "related": self._links(card.related),
             }
@@ -206,13 +214,15 @@ class _CardNote:
             yield f"```sh\n{panel.command}\n```"
             yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
         if refutations := list(self.book.refutations(self.card)):
-            yield f"## {_say('说法与实测', 'What is said, and what is measured')}"
+            yield f"## {_say('说法与运行结果', 'What is said, and what the run found')}"
             yield "\n".join(
                 [
-                    row([_say("有人说", "Said"), _say("实测", "Measured"), _say("是什么", "What")]),
+                    row(
+                        [_say("有人说", "Said"), _say("运行结果", "Found"), _say("是什么", "What")]
+                    ),
                     row(["---"] * 3),
                     *(
-                        row([_cell(each.said), _cell(each.measured), _cell(each.about)])
+                        row([_cell(each.said), _cell(each.found), _cell(each.about)])
                         for each in refutations
                     ),
                 ]
@@ -267,7 +277,7 @@ def _metrics(panel: DemoPanel) -> str:
     heads = [
         _say("数值", "Value"),
         _say("是什么", "What"),
-        _say("怎样测的", "How"),
+        _say("怎样得到", "How"),
         _say("类别", "Kind"),
     ]
     rows = [
@@ -297,7 +307,12 @@ class _LinkWriter:
             case Claim():
                 target = f"#^{_evidence_id(link.demo, link.device)}"
                 shown = _to("", target, label, table=table)
-                return f"~~{shown}~~" if link.refuted else shown
+                verdict = judge(link, self.book.library.evidence)
+                state = verdict.state if isinstance(verdict, Verdict) else "stale"
+                # A tick behind every other word would say nothing: what has no mark is proven.
+                return {"proven": shown, "refuted": f"~~{shown}~~"}.get(
+                    state, shown + STATE_MARKS[state]
+                )
             case CardLink():
                 if link.card not in self.book.library.cards:
                     return label
@@ -331,7 +346,10 @@ def _home(book: Book) -> str:
         "\n".join(
             [
                 f"- {_say('卡片', 'cards')}: {counts['cards']}",
-                f"- {_say('有证明的数字', 'numbers proven')}: {counts['proven']}",
+                *(
+                    f"- {_state(state)}: {count}"
+                    for state, count in book.tally(*book.library.cards.values()).items()
+                ),
                 f"- {_say('演示', 'demos')}: {counts['demos']}",
                 f"- {_say('文献', 'works cited')}: {counts['sources']}",
             ]
@@ -348,6 +366,12 @@ def _home(book: Book) -> str:
     lines += [f"## {_say('模块', 'Modules')}", "\n".join(_module_lines(book))]
     lines += [f"![[{BASE}]]", f"- [[{CANVAS}]]"]
     return "\n\n".join(lines) + "\n"
+
+
+def _state(state: State) -> str:
+    """What became of a number, with the mark that a note sets behind it."""
+    mark = "" if state in ("proven", "refuted") else f" {STATE_MARKS[state]}"
+    return on_one_line(STATE_LABELS[state]) + mark
 
 
 def _module_lines(book: Book) -> Iterator[str]:

@@ -11,7 +11,8 @@
   };
   const DIFFICULTIES = { easy: ["基础", "Easy"], medium: ["进阶", "Medium"], hard: ["深入", "Hard"] };
   const PROOFS = {
-    proven: ["全部已证明", "all proven"], measured: ["含实测", "some measured"],
+    proven: ["全部已证明", "all proven"], computed: ["含计算或抽样", "some computed or sampled"],
+    measured: ["含实测", "some measured"],
     stale: ["有过期", "some stale"], none: ["无数字", "no numbers"],
   };
   const CARDS_SHOWN = 20;

@@ -118,7 +118,7 @@ def with_digest(content: dict[str, object]) -> str:
         ({"parameters": {}}, "parameters should be a list"),
         ({"extra": 1}, "unknown field extra"),
         ({"format": 2}, "format should be 1"),
-        ({"result": {"metrics": [{"name": "x"}], "figures": []}}, r"metrics\[0\] lacks bound"),
+        ({"result": {"metrics": [{"name": "x"}], "figures": []}}, r"metrics\[0\] lacks how, kind"),
     ],
 )
 def test_a_wrong_field_is_named(change: dict[str, object], message: str) -> None:
