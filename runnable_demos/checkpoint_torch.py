@@ -213,6 +213,11 @@ def batch_norm(config: Config, wrap: Callable[..., Tensor], momentum: float) -> 
     return Norm(int(norm.num_batches_tracked), norm.running_mean.clone(), list(gradients))
 
 
+def same(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
+    """Whether both have the same tensors, bit for bit. Raises ``ValueError`` at unequal lengths."""
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
 def call(function: Forward, x: Tensor) -> Tensor:
     """No checkpoint."""
     return function(x)
@@ -323,9 +328,6 @@ def run(config: Config, progress: Progress) -> Result:
         x = torch.randn(*shape, device=device, requires_grad=True)
         wanted = [x, *(p for layer in layers for p in layer.parameters())]
         return list(torch.autograd.grad(forward(x).square().sum(), wanted))
-
-    def same(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
-        return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
     theirs = partial(run_segments, layers, (4, 4, 4))
     mini_equal = same(step_gradients(partial(run_layers, layers)), step_gradients(mini))

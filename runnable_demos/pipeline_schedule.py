@@ -10,22 +10,25 @@ The model
     m (t_f + t_b):
 
         GPipe, 1F1B     (p − 1)/m             in flight   m, and p − i on stage i = 0 … p − 1
-        interleaved     (p − 1)/(v m)                     p + (p − 1)/v on stage 0
+        interleaved     (p − 1)/(v m)                     p + (p − 1 − 2i)/v on device i
 
 The measurement
-    A schedule is a list of operations for each device. It is played twice: once in time slots, where an
-    operation starts when its device is free and its inputs are there; once on real ranks, which send
-    activations on and gradients back, with the live activation bytes read after each operation.
+    A schedule is a list of operations for each device. Real ranks execute it: they send activations on
+    and gradients back, keep a log of what they have done, and read their live activation bytes after
+    each operation. The bubble is computed: the log is played in time slots, where an operation starts
+    when its device is free and its inputs are there.
 
 The result
-    The formulas. 1F1B has GPipe's bubble and bounds the memory; gradients are bit-equal to one device's.
+    The formulas. 1F1B has GPipe's bubble and bounds the memory; under all three schedules gradients
+    are bit-equal to one device's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -122,13 +125,10 @@ def _alternate(forwards: list[Op], backwards: list[Op], warmup: int) -> list[Op]
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a schedule did: when all was done, and the most micro-batches each device held."""
+    """When all was done, and how long the busiest device worked."""
 
     time: Fraction
     busy: Fraction
-    """Time that the busiest device worked."""
-    in_flight: list[Fraction]
-    """Forwards whose backward is still to come, in micro-batches of a whole device."""
 
     @property
     def bubble(self) -> Fraction:
@@ -166,25 +166,32 @@ def play(schedule: Schedule, times: Mapping[int, tuple[int, int]], v: int = 1) -
                 position[i] += 1
         if position == before:
             raise ValueError("the schedule waits for itself")
-    held = []
-    for ops in schedule:
-        live = most = 0
-        for op in ops:
-            live += 1 if op.kind == "F" else -1
-            most = max(most, live)
-        held.append(Fraction(most, v))
-    return Played(max(clock), max(busy), held)
+    return Played(max(clock), max(busy))
 
 
 # --- on real ranks -------------------------------------------------------------------------------
 
+V = 2  # chunks of a device where interleaved, and layers of a device in any case
 
-def stage(config: Config, i: int) -> nn.Module:
-    """The i-th part of the model, the same wherever it is made."""
-    torch.manual_seed(config.seed + i)
+SCHEDULES: dict[str, tuple[Callable[[int, int], Schedule], int]] = {
+    "gpipe": (gpipe, 1),
+    "one_f_one_b": (one_f_one_b, 1),
+    "interleaved": (partial(interleaved, v=V), V),
+}
+"""What is executed, each with its chunks a device."""
+
+
+def layer(config: Config, j: int) -> nn.Module:
+    """The j-th layer of ``p·V``, the same wherever it is made."""
+    torch.manual_seed(config.seed + j)
     h = config.width
-    layers = nn.Sequential(nn.Linear(h, 4 * h), nn.GELU(), nn.Linear(4 * h, h), nn.GELU())
-    return layers.to(config.device)
+    parts = nn.Sequential(nn.Linear(h, 4 * h), nn.GELU(), nn.Linear(4 * h, h), nn.GELU())
+    return parts.to(config.device)
+
+
+def layers_of(stage: int, v: int) -> range:
+    """The layers of a stage where each device has ``v`` of them: all schedules cut one model."""
+    return range(stage * V // v, (stage + 1) * V // v)
 
 
 def micro_batches(config: Config) -> list[Tensor]:
@@ -201,113 +208,173 @@ def loss_of(y: Tensor, config: Config) -> Tensor:
     return loss
 
 
-def execute(config: Config, ops: Sequence[Op], *, again: bool = False) -> tuple[int, Tensor]:
-    """Run one rank's part of a schedule; the most live activation bytes, and its gradients.
+def flat_gradient(module: nn.Module) -> Tensor:
+    """Gradients of all parameters, in one vector."""
+    return torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
 
-    Read after each operation. ``again``: the stage is checkpointed and keeps its input and output.
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What one rank did: its operations as they ended, and what they left."""
+
+    order: list[Op]
+    activations: int
+    """The most live activation bytes after an operation."""
+    gradients: dict[int, Tensor]
+    """By layer, for the layers of this rank."""
+
+
+def execute(config: Config, ops: Sequence[Op], v: int = 1, *, again: bool = False) -> Executed:
+    """Run one rank's part of a schedule of ``p·v`` stages, of which stage s is on rank ``s mod p``.
+
+    ``again``: each stage is checkpointed and keeps its input and output.
     """
-    i, p = dist.get_rank(), config.ranks
-    model, batches = stage(config, i), micro_batches(config)
-    inputs: dict[int, Tensor] = {}
-    outputs: dict[int, Tensor] = {}
-    sending: dict[int, list[Any]] = {i - 1: [], i + 1: []}
+    rank, p = dist.get_rank(), config.ranks
+    last = p * v - 1
+    stages = {
+        s: nn.Sequential(*(layer(config, j) for j in layers_of(s, v)))
+        for s in range(rank, p * v, p)
+    }
+    batches = micro_batches(config)
+    inputs: dict[Op, Tensor] = {}
+    outputs: dict[Op, Tensor] = {}
+    sent: dict[Op, tuple[Any, Tensor]] = {}  # a message's buffer lives until it has arrived
 
-    def send(tensor: Tensor, to: int) -> None:
-        # One message a neighbour is under way; the buffer lives until it has arrived.
-        for work, _ in sending[to]:
-            work.wait()
-        sending[to] = [(dist.isend(tensor, to), tensor)]
+    def tag(op: Op) -> int:
+        """Tells messages between the same two ranks apart, by the operation that sends them."""
+        return 2 * (op.micro * p * v + op.stage) + (op.kind == "B")
 
+    def send(op: Op, tensor: Tensor, to: int) -> None:
+        sent[op] = (dist.isend(tensor, to % p, tag=tag(op)), tensor)
+
+    def forward(op: Op) -> None:
+        x = batches[op.micro].clone() if op.stage == 0 else torch.empty_like(batches[op.micro])
+        if op.stage:
+            dist.recv(x, (op.stage - 1) % p, tag=tag(op._replace(stage=op.stage - 1)))
+            x.requires_grad_()
+        model = stages[op.stage]
+        y = checkpoint(model, x, use_reentrant=False) if again else model(x)
+        inputs[op] = x
+        outputs[op] = y if op.stage < last else loss_of(y, config)
+        if op.stage < last:
+            send(op, y.detach(), op.stage + 1)
+
+    def backward(op: Op) -> None:
+        came = op._replace(kind="F")
+        grad = None
+        if op.stage < last:
+            grad = torch.empty_like(outputs[came])
+            dist.recv(grad, (op.stage + 1) % p, tag=tag(op._replace(stage=op.stage + 1)))
+            sent.pop(came)[0].wait()  # its gradient is here, so it has arrived
+        outputs.pop(came).backward(grad)
+        x = inputs.pop(came)
+        if op.stage:
+            assert x.grad is not None
+            send(op, x.grad, op.stage - 1)
+
+    order: list[Op] = []
     most = 0
-    with LiveMemory(model=model) as live:
+    with LiveMemory(model=nn.ModuleList(stages.values())) as live:
         for op in ops:
-            k = op.micro
-            if op.kind == "F":
-                x = batches[k].clone() if i == 0 else torch.empty_like(batches[k])
-                if i:
-                    dist.recv(x, i - 1)
-                    x.requires_grad_()
-                inputs[k] = x
-                y = checkpoint(model, x, use_reentrant=False) if again else model(x)
-                outputs[k] = y if i < p - 1 else loss_of(y, config)
-                if i < p - 1:
-                    send(y.detach(), i + 1)
-                del x, y
-            else:
-                grad = None
-                if i < p - 1:
-                    grad = torch.empty_like(outputs[k])
-                    dist.recv(grad, i + 1)
-                outputs.pop(k).backward(grad)
-                x = inputs.pop(k)
-                if i:
-                    assert x.grad is not None
-                    send(x.grad, i - 1)
-                del x, grad
+            (forward if op.kind == "F" else backward)(op)
+            order.append(op)
             most = max(most, live.by_category["activations"])
-        for works in sending.values():
-            for work, _ in works:
-                work.wait()
-    return most, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        for work, _ in sent.values():
+            work.wait()
+    gradients = {
+        j: flat_gradient(module)
+        for s, model in stages.items()
+        for j, module in zip(layers_of(s, v), model, strict=True)
+    }
+    return Executed(order, most, gradients)
 
 
-def alone(config: Config) -> Tensor:
-    """Gradients of this rank's stage, as one device computes them: all stages, one batch after another."""
-    stages = [stage(config, i) for i in range(config.ranks)]
+def alone(config: Config) -> list[Tensor]:
+    """Gradients by layer, as one device computes them: the whole model, one batch after another."""
+    model = nn.Sequential(*(layer(config, j) for j in range(config.ranks * V)))
     for x in micro_batches(config):
-        loss_of(nn.Sequential(*stages)(x), config).backward()
-    mine = stages[dist.get_rank()]
-    return torch.cat([p.grad.flatten() for p in mine.parameters() if p.grad is not None])
+        loss_of(model(x), config).backward()
+    return [flat_gradient(module) for module in model]
+
+
+def bit_equal(gradients: Mapping[int, Tensor], expected: Sequence[Tensor]) -> bool:
+    """Whether the gradients of a rank's layers are the expected ones, bit for bit."""
+    return all(torch.equal(g, expected[j]) for j, g in gradients.items())
+
+
+def one_alone(rank: int, p: int, v: int) -> list[Op]:
+    """One micro-batch through all chunks of a device, and back."""
+    stages = range(rank, p * v, p)
+    return [*(Op("F", s, 0) for s in stages), *(Op("B", s, 0) for s in reversed(stages))]
+
+
+def counts(config: Config) -> list[int]:
+    """The numbers of micro-batches that are executed."""
+    return sorted({*(config.ranks * n for n in (1, 2, 4, 8)), config.micro_batches})
 
 
 def measure(task: Mapping[str, object]) -> ranks.Report:
-    """Live activations of this rank under each schedule, and whether its gradients are right."""
+    """What this rank did under each schedule: order, live activations, and whether gradients are right."""
     config = Config(**task)  # type: ignore[arg-type]
-    p, m, i = config.ranks, config.micro_batches, dist.get_rank()
-    expected = alone(config)
+    p, rank = config.ranks, dist.get_rank()
     report: ranks.Report = {}
-    equal = []
-    for name, ops, again in (
-        ("gpipe", gpipe(p, m), False),
-        ("one_f_one_b", one_f_one_b(p, m), False),
-        ("checkpointed", one_f_one_b(p, m), True),
-    ):
-        report[name], gradients = execute(config, ops[i], again=again)
-        equal.append(torch.equal(gradients, expected))
-    # What one micro-batch holds on this stage: the first forward alone, then its backward.
-    single = Config(**{**task, "micro_batches": 1})  # type: ignore[arg-type]
-    report["single"], _ = execute(single, [Op("F", i, 0), Op("B", i, 0)])
-    report["single_checkpointed"], _ = execute(single, [Op("F", i, 0), Op("B", i, 0)], again=True)
-    report["equal"] = all(equal)
+
+    def note(name: str, done: Executed, expected: Sequence[Tensor]) -> None:
+        report[name] = {
+            "order": done.order,
+            "activations": done.activations,
+            "equal": bit_equal(done.gradients, expected),
+        }
+
+    for m in counts(config):
+        sized = replace(config, micro_batches=m)
+        expected = alone(sized)
+        for name, (schedule, v) in SCHEDULES.items():
+            note(f"{name}_{m}", execute(sized, schedule(p, m)[rank], v), expected)
+    expected = alone(config)
+    ops = one_f_one_b(p, config.micro_batches)[rank]
+    note("checkpointed", execute(config, ops, again=True), expected)
+    # What one micro-batch holds on this device, by which the others are counted.
+    single = replace(config, micro_batches=1)
+    for name, (_, v) in SCHEDULES.items():
+        note(f"{name}_single", execute(single, one_alone(rank, p, v), v), alone(single))
     return report
 
 
 # --- the demo ------------------------------------------------------------------------------------
 
-V = 2
-
 
 def run(config: Config, progress: Progress) -> Result:
-    """Play the schedules in time slots, then on real ranks."""
+    """Execute the schedules on real ranks, and play in time slots what these did."""
     p, m = config.ranks, config.micro_batches
     if m % p:
         raise ValueError("the number of micro-batches must be a multiple of the number of stages")
     equal = dict.fromkeys(range(p), (1, 2))
     slow = equal | {p - 1: (2, 4)}
-    counts = [p * n for n in (1, 2, 4, 8)]
-    played = {
-        "gpipe": {n: play(gpipe(p, n), equal) for n in {*counts, m}},
-        "one_f_one_b": {n: play(one_f_one_b(p, n), equal) for n in {*counts, m}},
-        "interleaved": {n: play(interleaved(p, n, V), equal, V) for n in {*counts, m}},
-    }
-    slowed = play(one_f_one_b(p, m), slow)
     progress(0.1, f"{p} ranks")
     reports = ranks.launch("runnable_demos.pipeline_schedule", p, asdict(config))
     progress(1.0, "done")
 
+    def log(name: str, n: int) -> Schedule:
+        """What all ranks did, in their order."""
+        return [[Op(*op) for op in r[f"{name}_{n}"]["order"]] for r in reports]
+
+    def in_flight(name: str, i: int) -> float:
+        """Micro-batches that rank i held at most, by their bytes."""
+        held: int = reports[i][f"{name}_{m}"]["activations"]
+        single: int = reports[i][f"{name}_single"]["activations"]
+        return held / single
+
+    played = {
+        name: {n: play(log(name, n), equal, v) for n in counts(config)}
+        for name, (_, v) in SCHEDULES.items()
+    }
+    slowed = play(log("one_f_one_b", m), slow)
+
     slots = {
-        "zh": "在时间槽里逐个执行，前向 1 格，反向 2 格",
-        "en": "executed in time slots, a forward takes one and a backward two",
+        "zh": "由真实进程执行的次序推算：前向 1 格，反向 2 格，本卡空闲且输入已到即开始",
+        "en": "computed from the order in which real ranks executed: a forward takes one slot and a "
+        "backward two, each begins when its device is free and its inputs are there",
     }
     live = {
         "zh": "真实进程上每个操作之后的实时激活字节，最大值除以一个微批的",
@@ -365,19 +432,19 @@ def run(config: Config, progress: Progress) -> Result:
         ),
         Metric(
             "interleaved_in_flight",
-            float(played["interleaved"][m].in_flight[0]),
+            in_flight("interleaved", 0),
             "",
             "exact",
             {
-                "zh": "交错 1F1B：第一段在途的微批，折合整段",
-                "en": "interleaved 1F1B: micro-batches in flight on the first device, of a whole stage",
+                "zh": "交错 1F1B：第一张卡在途的微批，折合整段",
+                "en": "interleaved 1F1B: micro-batches in flight on the first device, of all its chunks",
             },
-            slots,
+            live,
         ),
         *(
             Metric(
                 f"in_flight_{name}_{which}",
-                reports[i][name] / reports[i]["single"],
+                in_flight(name, i),
                 "",
                 "exact",
                 {
@@ -391,7 +458,8 @@ def run(config: Config, progress: Progress) -> Result:
         ),
         Metric(
             "checkpointed_first",
-            reports[0]["checkpointed"] / reports[0]["one_f_one_b"],
+            reports[0]["checkpointed"]["activations"]
+            / reports[0][f"one_f_one_b_{m}"]["activations"],
             "",
             "exact",
             {
@@ -405,17 +473,21 @@ def run(config: Config, progress: Progress) -> Result:
         ),
         Metric(
             "gradients_bit_equal",
-            all(r["equal"] for r in reports),
+            all(done["equal"] for r in reports for done in r.values()),
             "",
             "exact",
             {
-                "zh": "各种调度的梯度与单机逐个微批计算的逐位相等",
-                "en": "gradients of all schedules equal one device's, bit for bit",
+                "zh": "GPipe、1F1B、交错 1F1B 与逐段检查点：梯度与单机逐个微批计算的逐位相等",
+                "en": "GPipe, 1F1B, interleaved 1F1B and checkpointed stages: gradients equal one "
+                "device's, which takes the micro-batches in turn, bit for bit",
             },
-            {"zh": "每段逐元素比较", "en": "compared stage by stage, element by element"},
+            {
+                "zh": "真实进程执行每种调度，每层逐元素比较",
+                "en": "real ranks execute each schedule; compared layer by layer, element by element",
+            },
         ),
     ]
-    x = tuple(float(n) for n in counts)
+    x = tuple(float(n) for n in counts(config))
     bubbles = Figure(
         "bubble",
         {"zh": f"气泡随微批数，p = {p}", "en": f"Bubble over the number of micro-batches, p = {p}"},
@@ -423,22 +495,25 @@ def run(config: Config, progress: Progress) -> Result:
         Axis({"zh": "空闲时间 / 理想时间", "en": "idle time / ideal time"}),
         (
             Series(
-                {"zh": "(p−1)/m", "en": "(p−1)/m"}, x, tuple((p - 1) / n for n in counts), "theory"
+                {"zh": "(p−1)/m", "en": "(p−1)/m"},
+                x,
+                tuple((p - 1) / n for n in counts(config)),
+                "theory",
             ),
             Series(
                 {"zh": "(p−1)/(vm)，v = 2", "en": "(p−1)/(vm), v = 2"},
                 x,
-                tuple((p - 1) / (V * n) for n in counts),
+                tuple((p - 1) / (V * n) for n in counts(config)),
                 "theory",
             ),
             *(
                 Series(
                     {
-                        "zh": f"{labels[name]['zh']}，执行所得",
-                        "en": f"{labels[name]['en']}, executed",
+                        "zh": f"{labels[name]['zh']}，由执行次序推算",
+                        "en": f"{labels[name]['en']}, computed from what ran",
                     },
                     x,
-                    tuple(float(played[name][n].bubble) for n in counts),
+                    tuple(float(played[name][n].bubble) for n in counts(config)),
                 )
                 for name in ("one_f_one_b", "interleaved")
             ),
@@ -466,13 +541,22 @@ def run(config: Config, progress: Progress) -> Result:
                 tuple(p - i for i in places),
                 "theory",
             ),
+            Series(
+                {
+                    "zh": f"交错：p + (p − 1 − 2i)/v，v = {V}",
+                    "en": f"interleaved: p + (p − 1 − 2i)/v, v = {V}",
+                },
+                places,
+                tuple(min(p + (p - 1 - 2 * i) / V, m) for i in places),
+                "theory",
+            ),
             *(
                 Series(
                     {"zh": f"{labels[name]['zh']}，实测", "en": f"{labels[name]['en']}, measured"},
                     places,
-                    tuple(r[name] / r["single"] for r in reports),
+                    tuple(in_flight(name, i) for i in range(p)),
                 )
-                for name in ("gpipe", "one_f_one_b")
+                for name in SCHEDULES
             ),
         ),
     )

@@ -7,12 +7,14 @@ import inspect
 import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from runnable_demos import checkpoint_torch
 from runnable_demos.checkpoint_torch import (
     PRESETS,
     AllThere,
@@ -20,10 +22,14 @@ from runnable_demos.checkpoint_torch import (
     batch_norm,
     call,
     count_ops,
+    foreign_random,
     graph_nodes,
     mini_checkpoint,
+    overwritten,
+    raises,
     run,
     safe,
+    same,
     whole,
 )
 from runnable_demos.metrics import Metric, Result
@@ -172,3 +178,52 @@ def test_a_frozen_input_is_no_obstacle_to_the_non_reentrant_one() -> None:
     expected = torch.autograd.grad(F.gelu(linear(x)).sum(), linear.weight)[0]
     assert linear.weight.grad is not None
     assert torch.equal(linear.weight.grad, expected)
+
+
+def test_sameness_is_of_every_bit_of_every_tensor() -> None:
+    """One bit in the last of three is noticed, and so is a tensor too few."""
+    a = [torch.ones(2), torch.zeros(3), torch.full((4,), 0.5)]
+    b = [t.clone() for t in a]
+    assert same(a, b)
+    b[2][3] = torch.nextafter(b[2][3], torch.tensor(1.0))
+    assert not same(a, b)
+    with pytest.raises(ValueError, match="shorter"):
+        same(a, a[:2])
+
+
+def test_a_wrong_checkpoint_is_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty lines that forget the random state, or hold all of the graph, do not pass for right."""
+
+    def forgetful(function: checkpoint_torch.Forward, x: Tensor) -> Tensor:
+        return checkpoint(function, x, use_reentrant=False, preserve_rng_state=False)
+
+    monkeypatch.setattr(checkpoint_torch, "mini_checkpoint", forgetful)
+    assert verdict("mini_gradients_bit_equal") is False
+    monkeypatch.setattr(checkpoint_torch, "mini_checkpoint", call)
+    assert verdict("mini_gradients_bit_equal") is True
+    assert verdict("mini_peak_equal") is False
+
+
+def verdict(name: str) -> object:
+    """A truth value of another run."""
+    return next(m.value for m in run(CONFIG, lambda share, what: None).metrics if m.name == name)
+
+
+def test_a_mask_from_the_default_generator_is_no_obstacle() -> None:
+    """The comparison finds equal what is equal: PyTorch's own generator is restored, NumPy's not."""
+    x = torch.randn(64, requires_grad=True)
+    own = foreign_random(lambda: (torch.rand(64) > 0.5).float(), lambda: torch.manual_seed(3), x)
+    numpy = foreign_random(
+        lambda: torch.from_numpy(np.random.rand(64) > 0.5).float(), lambda: np.random.seed(3), x
+    )
+    assert own == (True, True)
+    assert numpy == (True, False)
+
+
+def test_an_input_left_alone_is_no_obstacle() -> None:
+    """Overwriting is noticed only where something is overwritten; raising only where something raises."""
+    linear, z = nn.Linear(4, 4), torch.randn(3, 4, requires_grad=True)
+    assert overwritten(linear, z, lambda x: None)
+    assert overwritten(linear, z, lambda x: x.data.mul_(1))
+    assert not overwritten(linear, z, lambda x: x.data.mul_(2))
+    assert not raises(lambda: None)

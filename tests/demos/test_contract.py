@@ -1,14 +1,23 @@
-"""What every demo that is discovered must keep to, so that the rest may rely on it."""
+"""What every demo that is discovered must keep to, so that the rest may rely on it.
+
+Among it that each of its metrics is held by its own test file. That is found out by doing: the tests
+that ask for the demo's result get one in which a single metric is wrong, and one of them must fail.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
+import inspect
+import itertools
+import math
 import re
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -136,6 +145,119 @@ def a_demo_says_what_it_does(name: str) -> None:
         assert part in lesson, part
 
 
+# --- the tests of a demo, held to failing ---------------------------------------------------------
+
+
+class Suite:
+    """The test functions of a module, to be run on results that a demo might have found."""
+
+    def __init__(self, tests: ModuleType, demo: ModuleType) -> None:
+        self.tests, self.demo = tests, demo
+        self.asked = False  # whether the demo's result has been looked at
+
+    def notices(self, result: Result) -> bool:
+        """Whether a test fails that holds for what the demo has found."""
+        return not all(self._passes(call, result) for call in self.asking)
+
+    def take(self, found: Result) -> None:
+        """Find the tests that look at the result and hold for ``found``."""
+        self.asking: list[Callable[[], object]] = []
+        for call in self._calls():
+            self.asked = False
+            if self._passes(call, found) and self.asked:
+                self.asking.append(call)
+
+    def _passes(self, call: Callable[[], object], result: Result) -> bool:
+        original = self.demo.run
+
+        def run(config: Any, progress: Any) -> Result:
+            self.asked = True
+            small = config == self.demo.PRESETS["small"]
+            return result if small else original(config, progress)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.demo, "run", run)
+            if getattr(self.tests, "run", None) is original:
+                patch.setattr(self.tests, "run", run)
+            try:
+                call()
+            except (AssertionError, pytest.fail.Exception):
+                return False
+        return True
+
+    def _calls(self) -> Iterator[Callable[[], object]]:
+        """Each test with each of its parameters; those that need more than fixtures of the module not."""
+        for name, function in vars(self.tests).items():
+            if name.startswith("test_") and inspect.isfunction(function):
+                rows = [_rows(*mark.args[:2]) for mark in getattr(function, "pytestmark", [])]
+                for chosen in itertools.product(*rows):
+                    given = {key: value for row in chosen for key, value in row.items()}
+                    needed = set(inspect.signature(function).parameters) - set(given)
+                    if all(hasattr(self.tests, fixture) for fixture in needed):
+                        yield partial(self._call, function, given)
+
+    def _call(self, function: Callable[..., object], given: dict[str, object]) -> object:
+        """Call a test or a fixture with the fixtures that it asks for."""
+        arguments = {
+            name: given[name]
+            if name in given
+            else self._call(inspect.unwrap(getattr(self.tests, name)), {})
+            for name in inspect.signature(function).parameters
+        }
+        return function(**arguments)
+
+
+def _rows(names: str | tuple[str, ...], values: Any) -> list[dict[str, object]]:
+    """What a mark ``parametrize`` gives to a test, one after another."""
+    if isinstance(names, str):
+        names = tuple(name.strip() for name in names.split(","))
+    return [dict(zip(names, row if len(names) > 1 else (row,), strict=True)) for row in values]
+
+
+def wrong(metric: Metric) -> Iterator[Metric]:
+    """The metric with a value that is off by one, by a fiftieth, beyond its bound, or the opposite."""
+    value = metric.value
+    values: tuple[bool | int | float, ...]
+    if isinstance(value, bool):
+        values = (not value,)
+    elif metric.kind == "measured":
+        values = ()  # nothing can be said of it beforehand
+    elif metric.bound is not None:
+        values = (2 * metric.bound,)
+    elif isinstance(value, int):
+        values = (value - 1, value + 1)
+    else:
+        values = (value * 0.98, value * 1.02) if value else (-0.02, 0.02)
+    for other in values:
+        # A wrong value may break the promises of a metric, which are not what is asked here.
+        changed = dataclasses.replace(metric)
+        object.__setattr__(changed, "value", other)
+        yield changed
+
+
+def unheld(suite: Suite, found: Result) -> list[str]:
+    """Names of the metrics that may be wrong without a test that fails."""
+    suite.take(found)
+    names = []
+    for i, metric in enumerate(found.metrics):
+        for changed in wrong(metric):
+            metrics = (*found.metrics[:i], changed, *found.metrics[i + 1 :])
+            if not suite.notices(dataclasses.replace(found, metrics=metrics)):
+                names.append(f"{metric.name} = {changed.value:.9g} for {metric.value:.9g}")
+    return names
+
+
+def each_metric_is_held_by_a_test(name: str) -> None:
+    """A demo has a test file, of which a test fails where any one metric is wrong."""
+    path = Path(__file__).with_name(f"test_{name}.py")
+    assert path.is_file(), f"write tests/demos/{path.name}"
+    spec = importlib.util.spec_from_file_location(f"held_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    tests = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tests)
+    assert unheld(Suite(tests, module(name)), small(name)) == []
+
+
 RULES = (
     presets_are_small_and_full,
     metrics_are_sound,
@@ -143,6 +265,7 @@ RULES = (
     exact_metrics_repeat,
     evidence_has_the_metrics_of_the_demo,
     a_demo_says_what_it_does,
+    each_metric_is_held_by_a_test,
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from torch import optim
 
 from runnable_demos.metrics import Result
 from runnable_demos.optimizer_states import PRESETS, STEPS, measure, run
@@ -60,3 +61,23 @@ def test_transients_follow_how_the_step_is_written(matrices: int) -> None:
         for name, (_, factory) in STEPS.items()
     }
     assert copies == {"loop": 2 if matrices == 1 else 3, "foreach": matrices, "fused": 0}
+
+
+def test_transients_are_copies_of_a_matrix(result: Result) -> None:
+    """Three fp32 matrices for the loop, one for each matrix with foreach, none for the fused kernel."""
+    found = {m.name: m.value for m in result.metrics}
+    for name, copies in (("loop", 3), ("foreach", CONFIG.matrices), ("fused", 0)):
+        assert found[f"transient_{name}_copies"] == copies
+        assert found[f"transient_{name}"] == 4 * copies * N * N / WEIGHTS
+
+
+def test_a_state_that_is_there_before_the_first_step_is_seen() -> None:
+    """Adagrad makes its sums and counters when it is built, and keeps no more afterwards."""
+    cost = measure(lambda p: optim.Adagrad(p, foreach=False), CONFIG)
+    assert cost.before == cost.state == 4 + 4 / (N * N)
+
+
+def test_adam_keeps_two_numbers_for_the_one_of_momentum(result: Result) -> None:
+    """And a counter for each matrix."""
+    ratio = next(m.value for m in result.metrics if m.name == "adam_over_momentum")
+    assert ratio == pytest.approx((8 + 4 / (N * N)) / 4, rel=1e-12)

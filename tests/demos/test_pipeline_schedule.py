@@ -1,17 +1,25 @@
-"""Pipeline schedules against formulas, and against a recursion over what each operation waits for."""
+"""Pipeline schedules against formulas, and against a recursion over what each operation waits for.
+
+Real ranks also execute orders that no schedule gives, to show that the demo would notice.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 
 import pytest
+import torch
 
+from runnable_demos import ranks
 from runnable_demos.metrics import Result
 from runnable_demos.pipeline_schedule import (
     PRESETS,
     Op,
     Schedule,
+    bit_equal,
     gpipe,
     interleaved,
     one_f_one_b,
@@ -67,15 +75,20 @@ def test_bubbles_are_the_formulas(p: int, m: int, t_b: int) -> None:
         assert play(interleaved(p, m, v), times, v).bubble == Fraction(p - 1, v * m)
 
 
+def held(ops: Sequence[Op], v: int) -> Fraction:
+    """Forwards whose backward is still to come, at most, in micro-batches of all v chunks."""
+    level = [sum(1 if op.kind == "F" else -1 for op in ops[:n]) for n in range(len(ops) + 1)]
+    return Fraction(max(level), v)
+
+
 @pytest.mark.parametrize(("p", "m"), SIZES)
 def test_in_flight_counts(p: int, m: int) -> None:
-    """All m with GPipe; p − i at most with 1F1B; p + (p − 1)/v on the first device of v chunks."""
-    times = dict.fromkeys(range(p), (1, 2))
-    assert play(gpipe(p, m), times).in_flight == [m] * p
-    assert play(one_f_one_b(p, m), times).in_flight == [min(p - i, m) for i in range(p)]
+    """All m with GPipe; p − i at most with 1F1B; p + (p − 1 − 2i)/v on device i of v chunks."""
+    assert [held(ops, 1) for ops in gpipe(p, m)] == [m] * p
+    assert [held(ops, 1) for ops in one_f_one_b(p, m)] == [min(p - i, m) for i in range(p)]
     for v in (2, 3):
-        first = play(interleaved(p, m, v), times, v).in_flight[0]
-        assert first == min(p + Fraction(p - 1, v), m)
+        expected = [min(p + Fraction(p - 1 - 2 * i, v), m) for i in range(p)]
+        assert [held(ops, v) for ops in interleaved(p, m, v)] == expected
 
 
 @pytest.mark.parametrize(("p", "m"), SIZES)
@@ -108,7 +121,6 @@ def test_metrics_are_the_formulas(result: Result) -> None:
     assert value(result, "bubble_interleaved") == (P - 1) / (2 * M)
     assert value(result, "bubble_of_total") == pytest.approx((P - 1) / (M + P - 1))
     assert value(result, "bubble_four_times") == (P - 1) / (4 * P)
-    assert value(result, "interleaved_in_flight") == P + (P - 1) / 2
     times = {i: (2, 4) if i == P - 1 else (1, 2) for i in range(P)}
     slow = finish(one_f_one_b(P, M), times, 1) / (3 * (M + P - 1))
     assert value(result, "slow_stage") == pytest.approx(float(slow))
@@ -120,14 +132,98 @@ def test_real_ranks_hold_what_the_schedule_says(result: Result) -> None:
     assert value(result, "in_flight_gpipe_last") == M
     assert value(result, "in_flight_one_f_one_b_first") == P
     assert value(result, "in_flight_one_f_one_b_last") == 1
+    assert value(result, "interleaved_in_flight") == P + (P - 1) / 2
+
+
+def test_every_device_holds_what_its_operations_say(result: Result) -> None:
+    """All schedules over all devices; the loss's scalar is all that the last stage adds."""
+    gpipes, alternating, chunked = result.figures[1].series[-3:]
+    assert gpipes.y == tuple(held(ops, 1) for ops in gpipe(P, M))
+    assert alternating.y == tuple(held(ops, 1) for ops in one_f_one_b(P, M))
+    expected = [float(held(ops, 2)) for ops in interleaved(P, M, 2)]
+    assert chunked.y == pytest.approx(expected, rel=4 / (4 * CONFIG.rows * CONFIG.width))
+
+
+def test_theory_and_computation_meet_in_the_figures(result: Result) -> None:
+    """(p − 1)/m and half of it; m, p − i and p + (p − 1 − 2i)/2."""
+    whole, half, alternating, chunked = result.figures[0].series
+    assert whole.y == alternating.y == tuple((P - 1) / n for n in whole.x)
+    assert half.y == chunked.y == tuple((P - 1) / (2 * n) for n in whole.x)
+    flat, falling, slanted = result.figures[1].series[:3]
+    assert flat.y == (M,) * P
+    assert falling.y == tuple(P - i for i in range(P))
+    assert slanted.y == tuple(P + (P - 1 - 2 * i) / 2 for i in range(P))
 
 
 def test_checkpointed_stages_keep_their_ends(result: Result) -> None:
-    """Input and output of h each, in place of GELU's inputs and outputs of 4h and h besides."""
-    kept, all_of_it = 1 + 1, 1 + 4 + 4 + 1 + 1
+    """Input and output of h each, in place of two layers' GELU inputs and outputs of 4h and h besides."""
+    kept, all_of_it = 1 + 1, 1 + 2 * (4 + 4 + 1 + 1)
     assert value(result, "checkpointed_first") == pytest.approx(kept / all_of_it)
 
 
 def test_gradients_are_one_devices(result: Result) -> None:
     """Every stage's gradient equals that of one process, to the last bit."""
     assert value(result, "gradients_bit_equal") is True
+
+
+def test_bit_equality_sees_one_bit_and_another_layer() -> None:
+    """The smallest change of one number is noticed, and the right numbers in the wrong place."""
+    expected = [torch.ones(3), torch.full((3,), 2.0)]
+    changed = expected[1].clone()
+    changed[2] = torch.nextafter(changed[2], torch.tensor(3.0))
+    assert bit_equal({0: torch.ones(3), 1: expected[1].clone()}, expected)
+    assert not bit_equal({0: torch.ones(3), 1: changed}, expected)
+    assert not bit_equal({1: expected[0]}, expected)
+
+
+WORKER = """
+import torch.distributed as dist
+from runnable_demos import ranks
+from runnable_demos.collectives import Collectives
+from runnable_demos.pipeline_schedule import Config, Op, alone, bit_equal, execute
+
+def measure(task):
+    config = Config(ranks=2, micro_batches=4, rows=8, width=16)
+    i = dist.get_rank()
+    up = [Op("F", i, k) for k in range(4)]
+    down = [Op("B", i, k) for k in range(4)]
+    orders = {
+        "right": up + down,
+        "one_by_one": [op for pair in zip(up, down) for op in pair],
+        "summed_backwards": up + down[::-1],
+        "one_left_out": up[:3] + down[:3],
+    }
+    report = {}
+    for name, ops in orders.items():
+        with Collectives() as issued:
+            done = execute(config, ops)
+        kinds = [call.kind for call in issued.calls]
+        report[name] = [done.order, kinds, bit_equal(done.gradients, alone(config))]
+    return report
+
+if __name__ == "__main__":
+    ranks.work(measure, {"seed": 0, "device": "cpu"})
+"""
+
+
+def test_wrong_orders_on_real_ranks_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is what went over the wire; another order has its own bubble, a wrong sum other bits."""
+    (tmp_path / "worker_of_a_pipeline.py").write_text(WORKER, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    reports = ranks.launch("worker_of_a_pipeline", 2, {"seed": 0, "device": "cpu"})
+    verdicts = {name: {r[name][2] for r in reports} for name in reports[0]}
+    assert verdicts == {
+        "right": {True},
+        "one_by_one": {True},  # the same sums in the same order, however long that takes
+        "summed_backwards": {False},
+        "one_left_out": {False},
+    }
+    log = {name: [[Op(*op) for op in r[name][0]] for r in reports] for name in reports[0]}
+    times = {0: (1, 2), 1: (1, 2)}
+    assert play(log["right"], times).bubble == Fraction(1, 4)
+    assert play(log["one_by_one"], times).bubble == 1  # one of two devices is always idle
+    for name, ranks_did in log.items():
+        for rank, ops in enumerate(ranks_did):
+            first = {"F": "send", "B": "recv"}  # activations to the second stage, gradients back
+            second = {"F": "recv", "B": "send"}
+            assert reports[rank][name][1] == [(second if rank else first)[op.kind] for op in ops]
