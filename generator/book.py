@@ -43,7 +43,7 @@ class DemoPanel:
     @property
     def command(self) -> str:
         """The command that repeats the run."""
-        device = "" if self.record.device == "cpu" else f" --device {self.record.device}"
+        device = "" if self.record.device == "cpu" else " --device cuda"
         return f"proofdeck demo run {self.record.demo}{device}"
 
 
@@ -252,7 +252,8 @@ def shown_value(metric: Metric) -> Text:
         return _sample(metric, metric.error, unit)
     text = f"{_number(metric.value)}{unit}"
     if metric.bound is not None:
-        text = f"{_number(metric.value)} ≤ {_number(metric.bound)}{unit}"
+        sign = "≤" if metric.value <= metric.bound else ">"
+        text = f"{_number(metric.value)} {sign} {_number(metric.bound)}{unit}"
     elif (scale := figures.scale_for([metric.value], metric.unit, binary=True)).worth > 1:
         text += f" ({scale.number(metric.value)} {scale.unit})"
     return dict.fromkeys(LANGS, text)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import locale
 import os
+import signal
+import threading
+import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +24,7 @@ from rich.table import Table
 
 from generator.comparing import Difference, differences, environment_changes, replay, show
 from generator.evidence import Evidence, Key, judge, load_evidence
-from generator.laboratory import Order, RunFailed, run, run_all
+from generator.laboratory import SECONDS, Order, RunFailed, run, run_all, this_gpu
 from generator.library import Library, load
 from generator.names import suggest
 from generator.problems import Problem
@@ -37,7 +40,7 @@ WRONG, USAGE, ENVIRONMENT = 1, 2, 3
 
 
 class Device(StrEnum):
-    """Where a demo runs; ``auto`` takes a GPU where there is one."""
+    """Where a demo runs; ``auto`` takes a GPU where there is one and the demo gains from it."""
 
     auto = "auto"
     cpu = "cpu"
@@ -71,7 +74,44 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a prog
 LangOption = Annotated[
     Language | None, typer.Option("--lang", help="Language [default: the terminal's].")
 ]
+LimitOption = Annotated[
+    float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="End a demo after these.")
+]
 CARDS = Path("cards")
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that ends the command as Ctrl-C does."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    raise Interrupted(number)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGHUP end the command in order, with a line and 128 + their number."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers are the main thread's
+        return
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in signals}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _interrupt)
+    try:
+        yield
+    except Interrupted as by:
+        name = signal.Signals(by.number).name
+        hint = "the demos that ran have ended, too, and what they had not recorded is as it was"
+        stop(128 + by.number, f"ended by {name}", hint)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def stop(code: int, message: str, hint: str = "") -> NoReturn:
@@ -141,20 +181,22 @@ def list_demos(
 ) -> None:
     """Every demo and the state of its evidence."""
     lab = laboratory(cards, demos, evidence)
-    kept, problems = lab.load()
-    broken = {Path(problem.place.path).name for problem in problems}
+    kept, _ = lab.load()
 
     def state(name: str, device: str) -> dict[str, Any]:
         record = kept.records.get((name, device))
         if record is None:
-            file = records.record_path(Path(), name, device).name
-            return {"state": "broken" if file in broken else "missing"}
+            return {"state": "broken" if (name, device) in kept.broken else "missing"}
         word = "stale" if (name, device) in kept.stale else "recorded"
         count = len(record.result.metrics)
         return {"state": word, "recorded": record.recorded, "metrics": count}
 
+    def devices(name: str) -> list[str]:
+        there = {device for demo, device in kept.records.keys() | kept.broken if demo == name}
+        return ["cpu", *sorted(there - {"cpu"})]
+
     rows = [
-        (d, {device: state(name, device) for device in ("cpu", "cuda")})
+        (d, {device: state(name, device) for device in devices(name)})
         for name, d in lab.discover().items()
     ]
     if as_json:
@@ -166,6 +208,7 @@ def list_demos(
                         "title": d.title,
                         "question": d.question,
                         "requires": d.requires,
+                        "gpu": d.gpu,
                         "evidence": states,
                     }
                     for d, states in rows
@@ -176,12 +219,15 @@ def list_demos(
         return
     words = language(lang)
     table = Table(box=None, pad_edge=False, show_edge=False)
-    for column in ("demo", "title", "metrics", "cpu", "cuda"):
+    for column in ("demo", "title", "metrics", "cpu", "gpu"):
         table.add_column(column, no_wrap=column != "title")
     for d, states in rows:
-        dates = [s["recorded"] if s["state"] == "recorded" else s["state"] for s in states.values()]
+        dates = {name: each.get("recorded", "") for name, each in states.items()}
+        dates |= {name: s["state"] for name, s in states.items() if s["state"] != "recorded"}
         count = str(states["cpu"].get("metrics", ""))
-        table.add_row(d.name, escape(d.title[words]), count, *dates)
+        cpu = dates.pop("cpu")
+        gpus = [f"{name} {date}" for name, date in dates.items()] or ["missing"] * bool(d.gpu)
+        table.add_row(d.name, escape(d.title[words]), count, cpu, ", ".join(gpus))
     out.print(table)
 
 
@@ -200,6 +246,7 @@ def run_demo(
         Path | None, typer.Option("--figure", metavar="FILE.svg", help="Draw its figures.")
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Keep the result as evidence.")] = False,
+    limit: LimitOption = SECONDS,
     cards: CardsOption = CARDS,
     demos: DemosOption = None,
     evidence: EvidenceOption = None,
@@ -214,15 +261,16 @@ def run_demo(
     if figure and (figure.suffix != ".svg" or not figure.parent.is_dir()):
         stop(USAGE, f"{figure} cannot be written", "name an .svg file in a folder that exists")
     order = Order(name, size.value, device.value, tuple(changes or ()))
-    try:
-        with _Bars([name], quiet=as_json) as bars:
-            found = run(order, lab.demos, bars.progress)
-            bars.done(name)
-    except RunFailed as failed:
-        stop_failed(failed)
-    if record:
-        found = records.save(found, lab.path(found))
-        err.print(f"recorded {escape(str(lab.path(found)))}", soft_wrap=True)
+    with interruptible():
+        try:
+            with _Bars([name], quiet=as_json) as bars:
+                found = run(order, lab.demos, bars.progress, bars.note, limit)
+                bars.done(name)
+        except RunFailed as failed:
+            stop_failed(failed)
+        if record:
+            found = records.save(found, lab.path(found))
+            err.print(f"recorded {escape(str(lab.path(found)))}", soft_wrap=True)
     for path, svg in _drawings(found, figure, language(lang)) if figure else ():
         path.write_text(svg, encoding="utf-8")
         err.print(f"drew {escape(str(path))}", soft_wrap=True)
@@ -299,12 +347,64 @@ class _Bars(AbstractContextManager["_Bars"]):
             self._tasks[name] = self._bars.add_task(name, total=1.0, message="")
         self._bars.update(self._tasks[name], completed=share, message=escape(message))
 
+    def note(self, name: str, message: str) -> None:
+        """Say what the demo's user has to know."""
+        self._bars.console.print(f"note: {escape(name)}: {escape(message)}", soft_wrap=True)
+
     def done(self, name: str) -> None:
         """A demo has ended."""
         if name in self._tasks:
             self._bars.remove_task(self._tasks.pop(name))
         if self._all is not None:
             self._bars.advance(self._all)
+
+
+# --- demo record-gpu -----------------------------------------------------------------------------
+
+
+@demo.command("record-gpu")
+def record_gpu(
+    within: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="Begin nothing after these.")
+    ] = 480.0,
+    cards: CardsOption = CARDS,
+    demos: DemosOption = None,
+    evidence: EvidenceOption = None,
+) -> None:
+    """Record here every demo that gains from a GPU, the most valuable first; fresh ones are skipped."""
+    deadline = time.monotonic() + within
+    lab = laboratory(cards, demos, evidence)
+    gaining = [d for d in lab.discover().values() if d.gpu is not None]
+    kept, _ = lab.load()
+    failed = False
+    with interruptible():
+        gpu = this_gpu()
+        if gpu is None:
+            stop(USAGE, "there is no CUDA device", "record on a machine that has one")
+        for name in (d.name for d in sorted(gaining, key=lambda d: (d.gpu or 0, d.name))):
+            left = deadline - time.monotonic()
+            if (name, gpu) in kept.records.keys() - kept.stale:
+                state = "fresh"
+            elif left <= 0:
+                state = "left, since time is up"
+            else:
+                state = _record_one(lab, name, min(left, SECONDS))
+                failed |= state.startswith("failed")
+            out.print(f"{name}: {escape(state)}", soft_wrap=True)
+    raise typer.Exit(ENVIRONMENT if failed else 0)
+
+
+def _record_one(lab: Laboratory, name: str, seconds: float) -> str:
+    """Record a demo on the GPU, and say what came of it; one that has to have more GPUs is no failure."""
+    try:
+        with _Bars([name], quiet=False) as bars:
+            found = run(Order(name, device="cuda"), lab.demos, bars.progress, bars.note, seconds)
+    except RunFailed as reason:
+        if reason.detail:
+            err.print(escape(reason.detail.rstrip()), style="dim", soft_wrap=True)
+        return f"{'left' if reason.code == USAGE else 'failed'}: {reason}"
+    records.save(found, lab.path(found))
+    return f"recorded {lab.path(found)}"
 
 
 # --- verify --------------------------------------------------------------------------------------
@@ -328,6 +428,7 @@ def verify(
     names: Annotated[list[str] | None, typer.Argument(help="Demos [default: all].")] = None,
     record: Annotated[bool, typer.Option("--record", help="Keep what is found.")] = False,
     device: Annotated[Device, typer.Option(help="Whose evidence is verified.")] = Device.cpu,
+    limit: LimitOption = SECONDS,
     cards: CardsOption = CARDS,
     demos: DemosOption = None,
     evidence: EvidenceOption = None,
@@ -336,21 +437,22 @@ def verify(
     """Run all demos again at full size, and compare with the evidence and with every card."""
     lab = laboratory(cards, demos, evidence)
     there = lab.discover()
-    chosen = [known(name, there) for name in dict.fromkeys(names or there)]
+    gaining = [name for name, d in there.items() if d.gpu is not None or device != Device.cuda]
+    chosen = [known(name, there) for name in dict.fromkeys(names or gaining)]
     before, _ = lab.load()
-    with _Bars(chosen, quiet=as_json) as bars:
-        orders = [Order(name, device=device.value) for name in chosen]
-        found = run_all(orders, lab.demos, bars.progress, bars.done)
-    fresh: dict[Key, Record] = {
-        (r.demo, r.device): r for r in found.values() if isinstance(r, Record)
-    }
-    if record:
-        for result in fresh.values():
-            records.save(result, lab.path(result))
+    with interruptible():
+        with _Bars(chosen, quiet=as_json) as bars:
+            orders = [Order(name, device=device.value) for name in chosen]
+            found = run_all(orders, lab.demos, bars.progress, bars.note, bars.done, limit)
+        fresh: dict[Key, Record] = {
+            (r.demo, r.device): r for r in found.values() if isinstance(r, Record)
+        }
+        if record:
+            for result in fresh.values():
+                records.save(result, lab.path(result))
     kept, problems = lab.load()
     if names:
-        files = {records.record_path(lab.evidence, n, d) for n in chosen for d in ("cpu", "cuda")}
-        problems = [p for p in problems if Path(p.place.path) in files]
+        problems = [p for p in problems if Path(p.place.path).name.split(".")[0] in chosen]
     replayed = {key: replay(kept.records.get(key), found) for key, found in fresh.items()}
     current = Evidence({**kept.records, **replayed}, kept.stale)
     problems += contradictions(cards, current, chosen)

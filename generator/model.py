@@ -23,7 +23,8 @@ from generator.problems import Place
 
 Tokens = tuple[Token, ...]
 Difficulty = Literal["easy", "medium", "hard"]
-Device = Literal["cpu", "cuda"]
+Device = str
+"""``cpu``, or a GPU's short name: ``h200``."""
 
 Places = Sequence[tuple[int, Place]]
 """Where content stands: each entry an offset in it and the place there; the text between two

@@ -33,7 +33,6 @@ from generator.model import (
     CardLink,
     Citation,
     Claim,
-    Device,
     Given,
     Item,
     Link,
@@ -44,11 +43,11 @@ from generator.model import (
 )
 from generator.names import is_id, suggest, why_no_id
 from generator.problems import Place, Problem
+from runnable_demos.metrics import DEVICE
 
 Name = TypeVar("Name", bound=str)
 
 _COMMENTS = re.compile(r"\s*(?:<!--(?:(?!-->).)*-->\s*)+", re.DOTALL)
-_DEVICES: Mapping[str, Device] = {"cpu": "cpu", "cuda": "cuda"}
 _FILL: Mapping[SectionName, str] = {
     "answer": "Answer in one sentence: at most 60 汉字 or 45 words.",
     "insights": "List at most four things that have to be understood.",
@@ -58,7 +57,7 @@ _FILL: Mapping[SectionName, str] = {
     "followups": "Ask and answer three to five questions: `### Question <!-- #short-id -->`.",
 }
 _ITEM_ID = re.compile(r"<!--\s*#(\S*)\s*-->")
-_METRIC = re.compile(r"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)(?:@(cpu|cuda))?")
+_METRIC = re.compile(rf"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)(?:@({DEVICE}))?")
 _LINK_FORMS = (
     "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `source:KEY`, `given:` "
     "or an address that begins with `https://`."
@@ -170,10 +169,8 @@ class _Body:
             case "claim" | "wrong":
                 if found := _METRIC.fullmatch(target):
                     demo, metric, device = found.groups(default="cpu")
-                    return Claim(place, text, demo, metric, _DEVICES[device], scheme == "wrong")
-                form = (
-                    f"`{scheme}:demo_name/metric_name`, with `@cuda` behind it for a GPU's record"
-                )
+                    return Claim(place, text, demo, metric, device, scheme == "wrong")
+                form = f"`{scheme}:demo_name/metric_name`, with `@h200` behind it for that GPU's record"
                 self.report(
                     place, "bad-link", f"`{scheme}:{target}` names no metric", f"Write {form}."
                 )

@@ -1,14 +1,15 @@
-"""Run one demo in this process and write its record: ``python -m runnable_demos NAME --out FILE``.
+"""Run one demo in this process and say what it found: ``python -m runnable_demos NAME``.
 
 Standard output carries one JSON object a line and nothing else:
 
     {"progress": 0.25, "message": "L = 64, k = 8"}     as often as the demo says
-    {"record": "FILE"}                                 at the end
-    {"error": "…", "hint": "…", "detail": "…"}         in place of it
+    {"note": "…"}                                      what its user has to know
+    {"record": "…"}                                    at the end: the text of a record's file
+    {"error": "…", "hint": "…", "detail": "…", "code": 3}     in place of it
 
-What a demo prints goes to standard error. Exit codes: 0 done, 2 wrong usage
-(CUDA where there is none and a size that does not fit in memory among it), 3 the environment
-(a package is missing) or a demo that crashed.
+What a demo prints goes to standard error. Exit codes: 0 done, 2 wrong usage (CUDA where there is
+none, or for a demo that gains nothing from it, and chosen values that do not fit in memory),
+3 the environment (a package is missing, memory is out) or a demo that crashed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import fcntl
 import importlib
 import importlib.util
 import json
@@ -25,14 +27,18 @@ import platform
 import random
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 import runnable_demos
-from runnable_demos import discovery, provenance, records
-from runnable_demos.metrics import FARTHEST, Metric, Parameter, Record, Result
+from runnable_demos import discovery, lifetime, provenance, records
+from runnable_demos.metrics import FARTHEST, Metric, Parameter, Progress, Record, Result
+
+Note = Callable[[str], None]
+"""Called with a sentence that the demo's user has to know."""
 
 USAGE, ENVIRONMENT = 2, 3
 INSTALL = "python -m pip install --constraint constraints.txt --editable '.[lab]'"
@@ -57,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cpu", choices=("auto", "cpu", "cuda"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes")
     parser.add_argument("--demos", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
+    lifetime.end_with(os.getppid())
     lines = _take_stdout()
 
     def tell(**message: object) -> None:
@@ -70,13 +76,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         record = run(
-            options.name, options.demos, options.size, options.device, options.changes, progress
+            options.name,
+            options.demos,
+            options.size,
+            options.device,
+            options.changes,
+            progress,
+            lambda words: tell(note=words),
         )
-        options.out.write_text(records.dumps(record), encoding="utf-8", newline="\n")
     except StopRun as stop:
-        tell(error=str(stop), hint=stop.hint, detail=stop.detail)
+        tell(error=str(stop), hint=stop.hint, detail=stop.detail, code=stop.code)
         return stop.code
-    tell(record=str(options.out))
+    tell(record=records.dumps(record))
     return 0
 
 
@@ -89,7 +100,13 @@ def _take_stdout() -> TextIO:
 
 
 def run(
-    name: str, folder: Path, size: str, device: str, changes: Sequence[str], progress: Any
+    name: str,
+    folder: Path,
+    size: str,
+    device: str,
+    changes: Sequence[str],
+    progress: Progress,
+    note: Note,
 ) -> Record:
     """The record of one run. Raises ``StopRun`` with the reason where there is none."""
     demo = _find(name, folder)
@@ -103,34 +120,40 @@ def run(
         import torch  # noqa: PLC0415 - this module tells what is missing before it needs it
 
         torch.set_num_threads(1)
-        device = _choose_device(device, torch.cuda.is_available())
-        if device == "cpu":
-            _limit_memory()
         if folder.resolve() != Path(__file__).parent.resolve():
             runnable_demos.__path__.insert(0, str(folder.resolve()))
         module = importlib.import_module(f"runnable_demos.{name}")
-        config = configure(module.PRESETS[size], device, changes)
+        config = configure(module.PRESETS[size], changes)
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        device, why = choose_device(device, demo, getattr(config, "ranks", 1), gpus)
+        if why:
+            note(why)
+        if device == "cpu":
+            _limit_memory()
+        config = dataclasses.replace(config, device=device)
         random.seed(config.seed)
         torch.manual_seed(config.seed)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed(config.seed % 2**32)
-        result = module.run(config, progress)
-        _check(result)
+        with _gpu_alone(note) if device == "cuda" else nullcontext():
+            result = module.run(config, progress)
+        _check(result, device)
+        gpu = torch.cuda.get_device_name() if device == "cuda" else ""
     except StopRun:
         raise
     except KeyboardInterrupt:
         raise StopRun(ENVIRONMENT, f"{name} was interrupted") from None
     except BaseException as error:
-        raise _explain(name, error) from error
+        raise _explain(name, error, chosen=bool(changes)) from error
     return Record(
         demo=name,
         title=demo.title,
         question=demo.question,
-        device="cuda" if device == "cuda" else "cpu",
+        device=records.short_name(gpu) if gpu else "cpu",
         size="custom" if changes else size,
         parameters=describe(config),
         result=result,
-        environment=_environment(torch, device, config.seed),
+        environment=_environment(torch, gpu, config.seed),
         sources=provenance.sources(name, folder),
         recorded=datetime.now(UTC).date().isoformat(),
     )
@@ -161,10 +184,45 @@ def _need(package: str, command: str) -> None:
         raise StopRun(ENVIRONMENT, f"{title} is not installed", f"install it: {command}")
 
 
-def _choose_device(wanted: str, has_cuda: bool) -> Literal["cpu", "cuda"]:
-    if wanted == "cuda" and not has_cuda:
-        raise StopRun(USAGE, "there is no CUDA device", "use --device cpu")
-    return "cuda" if has_cuda and wanted != "cpu" else "cpu"
+def choose_device(
+    wanted: str, demo: discovery.Demo, ranks: int, gpus: int
+) -> tuple[Literal["cpu", "cuda"], str]:
+    """Where a demo of so many ranks runs where there are so many GPUs, and why on none of them.
+
+    Raises ``StopRun`` where CUDA was asked for by name and cannot be had.
+    """
+    if wanted == "cpu" or (wanted == "auto" and not gpus):
+        return "cpu", ""
+    if demo.gpu is None:
+        why = f"{demo.name} gains nothing from a GPU"
+    elif not gpus:
+        why = "there is no CUDA device"
+    elif gpus < ranks:
+        why = f"{ranks} ranks need {ranks} CUDA devices, and there {'is' if gpus == 1 else 'are'} {gpus}"
+    else:
+        return "cuda", ""
+    if wanted == "cuda":
+        raise StopRun(USAGE, why, "use --device cpu")
+    return "cpu", f"{why}: it runs on the CPU"
+
+
+GPU_LOCK = Path("/tmp") / f"proofdeck-gpu-{os.getuid()}.lock"
+"""Outside ``TMPDIR``, which is each run's own."""
+
+
+@contextmanager
+def _gpu_alone(note: Note, path: Path = GPU_LOCK) -> Iterator[None]:
+    """Wait until no other run uses a GPU: times and peaks are those of one demo."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note("another run uses the GPU: waiting for its end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _limit_memory() -> None:
@@ -181,14 +239,16 @@ def _limit_memory() -> None:
         return  # no such limit here: the kernel decides
 
 
-def _explain(name: str, error: BaseException) -> StopRun:
+def _explain(name: str, error: BaseException, chosen: bool) -> StopRun:
+    """What went wrong; ``chosen``: the user changed the demo's own values."""
     detail = "".join(traceback.format_exception(error))
     text = str(error)
     memory = ("can't allocate memory", "out of memory", "bad_alloc", "Cannot allocate memory")
     if isinstance(error, MemoryError) or any(words in text for words in memory):
-        return StopRun(
-            USAGE, f"{name} does not fit in memory at this size", "choose smaller values"
-        )
+        message = f"{name} does not fit in memory at this size"
+        if chosen:
+            return StopRun(USAGE, message, "choose smaller values")
+        return StopRun(ENVIRONMENT, message, "free some memory, or take --size small")
     if isinstance(error, ModuleNotFoundError):
         return StopRun(
             ENVIRONMENT, f"{error.name} is not installed", f"install it: {INSTALL_HEAVY}", detail
@@ -214,10 +274,10 @@ def describe(config: Any) -> tuple[Parameter, ...]:
     )
 
 
-def configure(preset: Any, device: str, changes: Sequence[str]) -> Any:
+def configure(preset: Any, changes: Sequence[str]) -> Any:
     """The preset with ``KEY=VALUE`` changes. Raises ``StopRun`` where one is unknown or wrong."""
     parameters = {p.name: p for p in describe(preset)}
-    values: dict[str, bool | int | float | str] = {"device": device}
+    values: dict[str, bool | int | float | str] = {}
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:
@@ -258,8 +318,11 @@ def _value(parameter: Parameter, text: str) -> bool | int | float | str:
     return value
 
 
-def _check(result: Result) -> None:
-    """Refuse a result that no record can hold."""
+def _check(result: Result, device: str) -> None:
+    """Refuse a result that no record can hold.
+
+    A bound is a promise for the CPU. What a GPU finds beyond it is a finding, and is recorded.
+    """
     names = [metric.name for metric in result.metrics]
     for metric in result.metrics:
         if names.count(metric.name) > 1:
@@ -268,7 +331,8 @@ def _check(result: Result) -> None:
             if number is not None and not math.isfinite(number):
                 raise ValueError(f"metric {metric.name} is {number}")
         _check_sample(metric)
-        if metric.bound is not None and not metric.value <= metric.bound:
+        exceeded = metric.bound is not None and not metric.value <= metric.bound
+        if exceeded and device == "cpu":
             raise ValueError(
                 f"metric {metric.name} is {metric.value}, above its bound {metric.bound}"
             )
@@ -290,7 +354,7 @@ def _check_sample(metric: Metric) -> None:
         )
 
 
-def _environment(torch: Any, device: str, seed: int) -> Mapping[str, str]:
+def _environment(torch: Any, gpu: str, seed: int) -> Mapping[str, str]:
     """What the numbers may depend on beside the sources."""
     facts = {
         "python": platform.python_version(),
@@ -300,13 +364,13 @@ def _environment(torch: Any, device: str, seed: int) -> Mapping[str, str]:
         "seed": str(seed),
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
     }
-    if device == "cpu":
+    if not gpu:
         return {"device": f"CPU, {torch.backends.cpu.get_cpu_capability()}", **facts}
     driver = Path("/proc/driver/nvidia/version")
     words = driver.read_text().split() if driver.exists() else []
     version = next((word for word in words if word.replace(".", "").isdigit()), "unknown")
     return {
-        "device": torch.cuda.get_device_name(),
+        "device": gpu,
         **facts,
         "cuda": str(torch.version.cuda),
         "driver": version,

@@ -19,6 +19,8 @@ class Demo:
     """What a demo's file says about itself.
 
     ``requires`` names the packages that it imports beside torch and NumPy.
+    ``gpu`` is its place in the order in which GPUs are worth using, 1 first; ``None`` where it
+    gains nothing from one.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Demo:
     title: Text
     question: Text
     requires: tuple[str, ...]
+    gpu: int | None = None
 
 
 class DemoError(ValueError):
@@ -62,6 +65,7 @@ def read(path: Path) -> Demo | None:
         title=_text(path, values, "TITLE"),
         question=_text(path, values, "QUESTION"),
         requires=_names(path, values["REQUIRES"]) if "REQUIRES" in values else (),
+        gpu=_place(path, values["GPU"]) if "GPU" in values else None,
     )
 
 
@@ -88,6 +92,13 @@ def _names(path: Path, node: ast.expr) -> tuple[str, ...]:
     value = _literal(path, node)
     if not isinstance(value, tuple) or not all(isinstance(name, str) for name in value):
         raise DemoError(f"{path}:{node.lineno}: REQUIRES must be a tuple of package names")
+    return value
+
+
+def _place(path: Path, node: ast.expr) -> int:
+    value = _literal(path, node)
+    if type(value) is not int or value < 1:
+        raise DemoError(f"{path}:{node.lineno}: GPU must be its place among others, from 1 on")
     return value
 
 

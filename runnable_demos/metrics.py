@@ -8,6 +8,7 @@ A *record* is a result together with all that is needed to repeat it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -33,6 +34,9 @@ FARTHEST = 5
 
 Unit = Literal["", "B", "FLOP", "s", "B/param", "B/token", "B/s", "FLOP/s", "token"]
 """The unit of a value; ``""`` for counts, ratios and truth values (0.333 prints as 33.3% or 0.333×)."""
+
+DEVICE = r"[a-z0-9]+(?:-[a-z0-9]+)*"
+"""A device as file names and claims have it: ``cpu``, ``h200``, ``rtx-4090``."""
 
 Progress = Callable[[float, str], None]
 """Called by a demo with the share that is done (0 to 1) and what it is doing."""
@@ -145,6 +149,7 @@ class Parameter:
 class Record:
     """A result and how to repeat it: the content of ``evidence/<demo>.<device>.json``.
 
+    ``device`` is ``cpu``, or the short name of a GPU: ``h200``.
     ``sources`` maps each project file that the demo's numbers depend on to its SHA-256.
     ``environment`` holds device, torch and Python versions, platform, threads, seed, dtype.
     ``recorded`` is an ISO date.
@@ -153,13 +158,17 @@ class Record:
     demo: str
     title: Text
     question: Text
-    device: Literal["cpu", "cuda"]
+    device: str
     size: str
     parameters: tuple[Parameter, ...]
     result: Result
     environment: Mapping[str, str]
     sources: Mapping[str, str]
     recorded: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(DEVICE, self.device):
+            raise ValueError(f"{self.device!r} is no short name of a device")
 
 
 def parameter(

@@ -27,6 +27,8 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from runnable_demos import lifetime
+
 Report = dict[str, Any]
 """What one rank found: JSON values by name."""
 
@@ -52,6 +54,7 @@ def launch(module: str, ranks: int, task: Mapping[str, Any]) -> list[Report]:
                     module,
                     f"--task={json.dumps(task)}",
                     f"--reports={folder}",
+                    f"--parent={os.getpid()}",
                 ]
             )
         except ChildFailedError as error:
@@ -71,7 +74,10 @@ def work(measure: Callable[[Mapping[str, Any]], Report], defaults: Mapping[str, 
     parser = argparse.ArgumentParser()
     parser.add_argument("--task", type=json.loads, default={}, help="values by name, as JSON")
     parser.add_argument("--reports", type=Path, help="folder for a file a rank; else rank 0 prints")
+    parser.add_argument("--parent", type=int, help="the process with which this one ends")
     options = parser.parse_args()
+    if options.parent is not None:
+        lifetime.end_with(options.parent)
     task = {**defaults, **options.task}
     torch.manual_seed(task["seed"])
     if task["device"] == "cuda":

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,16 @@ class RecordError(ValueError):
 def record_path(folder: Path, demo: str, device: str) -> Path:
     """Where the record of ``demo`` on ``device`` is kept."""
     return folder / f"{demo}.{device}.json"
+
+
+def short_name(gpu: str) -> str:
+    """A GPU's name as file names and claims have it: ``NVIDIA GeForce RTX 4090`` is ``rtx-4090``.
+
+    Maker and brand go. What tells apart two GPUs of different speed or size stays.
+    """
+    words = re.sub(r"[^a-z0-9]+", " ", gpu.lower()).split()
+    brands = {"nvidia", "amd", "intel", "tesla", "geforce", "instinct", "radeon", "r", "tm"}
+    return "-".join(word for word in words if word not in brands) or "gpu"
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -89,6 +100,9 @@ def save(record: Record, path: Path) -> Record:
     if before and _findings(before) == _findings(record):
         record = dataclasses.replace(record, recorded=before.recorded)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(".*.json.*"):  # by a run that was killed as it wrote
+        if not _runs(left.suffix[1:]):
+            left.unlink(missing_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(dumps(record), encoding="utf-8", newline="\n")
@@ -96,6 +110,16 @@ def save(record: Record, path: Path) -> Record:
     finally:
         beside.unlink(missing_ok=True)
     return record
+
+
+def _runs(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError, ValueError):
+        pass  # another user's process, or a file that no run has written
+    return True
 
 
 def _findings(record: Record) -> tuple[Any, ...]:
