@@ -18,7 +18,7 @@ from runnable_demos import discovery
 
 ROOT = Path(__file__).parent.parent
 PURE = {"lang", "problems"}
-TEXT = PURE | {"model", "lines", "names"}
+TEXT = PURE | {"model", "lines", "names", "web"}
 REACH = {
     "problems": set(),
     "lang": set(),
