@@ -14,7 +14,7 @@ from generator.evidence import State, Verdict, judge
 from generator.lang import LANGS, Lang, Text
 from generator.library import Library
 from generator.model import Card, Citation, Claim, Device, LearningPath, Module
-from generator.plain_text import RAISED, plain_math
+from generator.plain_text import RAISED, plain_label
 from generator.quantities import QuantityError, read
 from generator.render import RenderedCard, evidence_anchor, render
 from runnable_demos import figures
@@ -196,7 +196,7 @@ def bind(library: Library) -> Book:
 
 def printed(claim: Claim) -> str:
     """A claim's number as its card prints it, in plain characters."""
-    return plain_math(claim.text.replace("$", ""))
+    return plain_label(claim.text)
 
 
 def _refuted(card: Card, lang: Lang) -> dict[tuple[str, str, Device], list[Claim]]:
@@ -223,7 +223,7 @@ def _refutation(pair: Mapping[Lang, Claim], metric: Metric, anchor: str) -> Refu
 def _found(claim: Claim, metric: Metric) -> str:
     """What the run found, in the unit and to the precision of what is said."""
     with suppress(QuantityError):
-        return plain_math(read(claim.text).reprint(metric.value).replace("$", ""))
+        return plain_label(read(claim.text).reprint(metric.value))
     return shown_value(metric)[LANGS[0]]
 
 

@@ -16,6 +16,7 @@ from generator.lines import Lines
 from generator.model import Difficulty
 from generator.names import is_id, suggest, why_no_id
 from generator.problems import Place, Problem
+from generator.web import why_unsound
 
 FENCE = "---"
 
@@ -24,6 +25,12 @@ def _id(name: str) -> str:
     if not is_id(name):
         raise PydanticCustomError("id", "{why}", {"why": why_no_id(name)})
     return name
+
+
+def _sound(url: str) -> str:
+    if why := why_unsound(url):
+        raise PydanticCustomError("url", "{why}", {"why": why})
+    return url
 
 
 def _languages(texts: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +58,7 @@ Texts = Annotated[dict[str, Words], AfterValidator(_every_language)]
 Ids = Annotated[list[Id], AfterValidator(_once)]
 # What Obsidian takes for a tag: no space, none of its punctuation, not digits alone.
 Tag = Annotated[str, StringConstraints(pattern=r"^[\w/-]*[^\W\d][\w/-]*$")]
-Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>\"]+$")]
+Url = Annotated[str, StringConstraints(pattern=r"^https?://"), AfterValidator(_sound)]
 
 
 class Strict(BaseModel):
@@ -220,9 +227,9 @@ def _explain(
         case "twice":
             message = f"`{context['entry']}` stands twice in `{name}`"
             return Problem(place, "duplicate-entry", message, "Keep one of the two.")
-        case _:
-            message = f"`{name}` cannot be {_shown(detail['input'])}"
-            return Problem(place, "wrong-value", message, hint)
+        case other:
+            why = f"{context['why']}" if other == "url" else f"cannot be {_shown(detail['input'])}"
+            return Problem(place, "wrong-value", f"`{name}` {why}", hint)
 
 
 def _nearest(path: list[int | str], places: Mapping[str, Place], top: Place) -> Place:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import MD_TRIM_CHARS
@@ -37,28 +37,11 @@ _CONTAINERS = {"blockquote_open", "alert_open", "list_item_open"}
 _VERBATIM = {"fence", "code_block", "html_block", "math_block"}
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
 _ESCAPED_PIPE = re.compile(r"\\\|")
-_LEFTOVERS = (
-    (
-        "**",
-        "the asterisks `**` stay visible: they neither open nor close bold text here",
-        "Put a space, or no punctuation, where the bold text meets 汉字; write `\\*` for an asterisk.",
-    ),
-    (
-        "$",
-        "a dollar sign opens no formula here",
-        "A formula has no space behind its first `$` or before its last; write `\\$` for a dollar.",
-    ),
-    (
-        "`",
-        "a backtick opens no code here",
-        "Close the code with as many backticks as open it; write `` \\` `` for a backtick.",
-    ),
-    (
-        "](",
-        "`](` stays visible: this is no link",
-        "A link is `[text](target)`, its target without spaces, its title in straight quotes.",
-    ),
-)
+_ASCII = 0x80
+
+ESCAPED = 0xE000
+"""A character of ASCII that was escaped stands so far up, among those of private use, in a text's
+``meta["bare"]``: the text with only those marks left that may have been meant as markup."""
 
 
 class _PlacedState(StateInline):
@@ -100,6 +83,19 @@ class _Parser(MarkdownIt):
         return True
 
 
+class _References(dict[str, dict[str, Any]]):
+    """The addresses that are given by name, and which of those names links have asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[str] = set()
+
+    def get(self, label: str, default: Any = None) -> Any:
+        """The address of a name, as links and images ask for it."""
+        self.asked.add(label)
+        return super().get(label, default)
+
+
 @cache
 def _parser() -> MarkdownIt:
     md = _Parser("commonmark")
@@ -117,8 +113,10 @@ def parse(lines: Lines, first: int = 0) -> tuple[list[Token], list[Problem]]:
 
     Rows count from 0 and from the file's top, in ``token.map``, too.
     """
-    tokens = _parser().parse("\n" * first + lines.text[lines.start(first) :])
-    problems = list(_too_deep(tokens, lines))
+    named = _References()
+    env = {"references": named}
+    tokens = _parser().parse("\n" * first + lines.text[lines.start(first) :], env)
+    problems = [*_too_deep(tokens, lines), *_idle_references(named, env, lines)]
     tokens = list(_with_plain_callouts(tokens))
     cells: Iterator[Places] | None = None
     for index, token in enumerate(tokens):
@@ -150,6 +148,18 @@ def _too_deep(tokens: Iterable[Token], lines: Lines) -> Iterator[Problem]:
                 "Flatten them.",
             )
             return
+
+
+def _idle_references(named: _References, env: Mapping[str, Any], lines: Lines) -> Iterator[Problem]:
+    """What looks like ``[name]: address`` is never shown: where no link asks for it, text is lost."""
+    idle = [each for label, each in named.items() if label not in named.asked]
+    for each in [*idle, *env.get("duplicate_refs", ())]:
+        yield Problem(
+            lines.at(each["map"][0]),
+            "unused-reference",
+            "this line is read as the address of a link, `[name]: address`, and no link uses it",
+            "Link with `[text][name]`, remove the line, or write `\\[` where it is text.",
+        )
 
 
 def _unknown_callouts(tokens: list[Token]) -> Iterator[Problem]:
@@ -228,40 +238,59 @@ def _cells(lines: Lines, row: int, first: str) -> Iterator[Places]:
 
 
 def _settled(inline: Token, places: Places, problems: list[Problem]) -> Iterator[Token]:
-    """The children of an inline token, placed, texts joined, links with their label as written."""
+    """The children of an inline token, placed, texts joined, links with their label as written.
+
+    CommonMark lets no link stand in a link's text, but markdown-it lets an autolink:
+    it is a problem, and its address is left as text.
+    """
     children = inline.children or []
     level = label = 0
-    opened = inline
+    opened: list[Token] = []
     run: list[Token] = []
     for index, token in enumerate(children):
         if token.type in {"text", "text_special"}:
             run.append(token)
             continue
+        at = token.meta.get("at", 0)
+        if token.type == "link_open":
+            opened.append(token)
+            if len(opened) > 1:
+                problems.append(_nested(locate(places, at)))
+                continue
+        elif token.type == "link_close" and opened:
+            first = opened.pop()
+            if opened:
+                continue
+            auto = token.info == "auto"
+            first.meta["label"] = children[index - 1].content if auto else inline.content[label:at]
         if run:
-            yield _text(run, level, places, problems)
+            yield _text(run, level, places)
             run = []
         level -= token.nesting < 0
         token.level = level
         level += token.nesting > 0
-        at = token.meta.get("at", 0)
-        token.meta = {}
         if token.type == "link_open":
-            opened, label = token, at
             # An autolink notes its own beginning, another link that of its label.
-            at -= token.info != "auto"
-        elif token.type == "link_close":
-            auto = token.info == "auto"
-            opened.meta["label"] = children[index - 1].content if auto else inline.content[label:at]
+            label, at = at, at - (token.info != "auto")
         elif token.type in {"math_inline", "code_inline"}:
             at += len(token.markup)
-        token.meta["places"] = _part(places, at, at + len(token.content))
+        token.meta = {"places": _part(places, at, at + len(token.content))}
         yield token
     if run:
-        yield _text(run, level, places, problems)
+        yield _text(run, level, places)
 
 
-def _text(run: list[Token], level: int, places: Places, problems: list[Problem]) -> Token:
-    """One token for neighbouring texts; markup among them that was not escaped is a problem."""
+def _nested(place: Place) -> Problem:
+    return Problem(
+        place,
+        "nested-link",
+        "a link stands within the text of another link",
+        "Take the angle brackets off the address, or put it behind the other link.",
+    )
+
+
+def _text(run: list[Token], level: int, places: Places) -> Token:
+    """One token for neighbouring texts, which remembers what of it was escaped."""
     joined = Token("text", "", 0, level=level, content="".join(token.content for token in run))
     anchors: list[tuple[int, Place]] = []
     index, last = 0, -1
@@ -272,14 +301,15 @@ def _text(run: list[Token], level: int, places: Places, problems: list[Problem])
             if not anchors or locate(anchors, index) != place:
                 anchors.append((index, place))
         index, last = index + len(token.content), at
-    joined.meta = {"places": tuple(anchors)}
     bare = "".join(
-        token.content if token.type == "text" else "\0" * len(token.content) for token in run
+        token.content if token.type == "text" else _masked(token.content) for token in run
     )
-    for markup, message, hint in _LEFTOVERS:
-        if (found := bare.find(markup)) >= 0:
-            problems.append(Problem(locate(anchors, found), "leftover-markup", message, hint))
+    joined.meta = {"places": tuple(anchors), "bare": bare}
     return joined
+
+
+def _masked(text: str) -> str:
+    return "".join(chr(ESCAPED + ord(each)) if ord(each) < _ASCII else "\0" for each in text)
 
 
 def _part(places: Places, start: int, end: int) -> Places:

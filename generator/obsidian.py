@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from markdown_it.token import Token
 
 from generator.lang import CALLOUT_LABELS, Lang
+from generator.line_ends import line_end
 from generator.model import Link
-from generator.plain_text import line_end
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]<$#]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|=(?==)|%(?=%)|(?<=\s)\^(?=[A-Za-z0-9-]+$)"

@@ -43,10 +43,12 @@ from generator.model import (
 )
 from generator.names import is_id, suggest, why_no_id
 from generator.problems import Place, Problem
+from generator.web import why_unsound
 from runnable_demos.metrics import DEVICE
 
 Name = TypeVar("Name", bound=str)
 
+_WEB = {"http", "https", "mailto"}
 _COMMENTS = re.compile(r"\s*(?:<!--(?:(?!-->).)*-->\s*)+", re.DOTALL)
 _FILL: Mapping[SectionName, str] = {
     "answer": "Answer in one sentence: at most 60 汉字 or 45 words.",
@@ -164,7 +166,8 @@ class _Body:
         href, title = str(token.attrs["href"]), str(token.attrs.get("title", ""))
         if not text.strip():
             self.report(place, "empty-link", "this link has no text", "Write it in the brackets.")
-        scheme, _, target = unquote(href).partition(":")
+        scheme, colon, target = href.partition(":")
+        target = unquote(target)
         match scheme:
             case "claim" | "wrong":
                 if found := _METRIC.fullmatch(target):
@@ -183,10 +186,12 @@ class _Body:
             case "card":
                 card, _, anchor = target.partition("#")
                 return CardLink(place, text, card, anchor)
-            case "http" | "https" | "mailto":
-                return WebLink(place, text, href)
+            case _ if scheme.lower() in _WEB and colon:
+                if why := why_unsound(href):
+                    self.report(place, "bad-link", f"`{href}` {why}", _LINK_FORMS)
+                return WebLink(place, text, scheme.lower() + href[len(scheme) :])
             case _:
-                self.report(place, "bad-link", f"`{unquote(href)}` is no target", _LINK_FORMS)
+                self.report(place, "bad-link", f"`{href}` is no target", _LINK_FORMS)
         return WebLink(place, text, "")
 
     def _citation(self, place: Place, text: str, key: str, title: str) -> Citation:

@@ -23,6 +23,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName
+from generator.line_ends import line_end
 from generator.mathml import mathml
 from generator.model import (
     Card,
@@ -35,7 +36,6 @@ from generator.model import (
     Section,
     WebLink,
 )
-from generator.plain_text import line_end
 
 
 class Resolver(Protocol):

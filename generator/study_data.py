@@ -13,7 +13,7 @@ from generator.evidence import Verdict, judge
 from generator.lang import LANGS, Lang, SectionName
 from generator.library import Library
 from generator.model import Card, Claim
-from generator.plain_text import plain_math, plain_text
+from generator.plain_text import plain_label, plain_text
 from generator.quantities import MULTIPLIERS, SYMBOLS, QuantityError, read
 
 KINDS: Mapping[SectionName, str] = {"followups": "followup", "pitfalls": "pitfall"}
@@ -101,7 +101,7 @@ def _numbers(card: Card, library: Library) -> Iterator[dict[str, Any]]:
                     "factor": float(printed.factor),
                 },
             )
-            item["text"].setdefault(lang, plain_math(claim.text.replace("$", "")))
+            item["text"].setdefault(lang, plain_label(claim.text))
             item["tolerance"] = max(item["tolerance"], float(printed.step) / 2)
     yield from found.values()
 

@@ -18,7 +18,7 @@ from runnable_demos import discovery
 
 ROOT = Path(__file__).parent.parent
 PURE = {"lang", "problems"}
-TEXT = PURE | {"model", "lines", "names"}
+TEXT = PURE | {"model", "lines", "names", "web"}
 REACH = {
     "problems": set(),
     "lang": set(),
@@ -27,7 +27,7 @@ REACH = {
     "markdown": TEXT,
     "front_matter": TEXT | {"yaml_document"},
     "parse": TEXT | {"yaml_document", "markdown", "front_matter"},
-    "render": TEXT | {"plain_text", "mathml"},
+    "render": TEXT | {"line_ends", "mathml"},
     "quantities": PURE,
     "evidence": TEXT | {"quantities"},
 }

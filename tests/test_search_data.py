@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from generator.library import Library, load
-from generator.plain_text import plain_math
 from generator.search_data import proof, search_data
 
 BASE = Path(__file__).parent / "library"
@@ -56,21 +55,3 @@ def test_the_weakest_number_decides_the_state_of_proof(library: Library) -> None
         for lang, half in card.sections.items()
     }
     assert proof(replace(card, sections=halves), library) == "none"
-
-
-@pytest.mark.parametrize(
-    ("tex", "plain"),
-    [
-        (r"\sqrt{L}", "√L"),
-        (r"\sqrt{L/s}", "√(L/s)"),
-        (r"\frac{L}{k} + sk", "L/k + sk"),
-        (r"10^{-6}", "10⁻⁶"),
-        (r"1.2\times 10^{-7}", "1.2 × 10⁻⁷"),
-        (r"L = m + \log \ell", "L = m + log ℓ"),
-        (r"\lambda \pm \Delta", "λ ± Δ"),
-        (r"O(\log L)", "O( log L)"),
-    ],
-)
-def test_formulas_become_plain_characters(tex: str, plain: str) -> None:
-    """What a search result shows of a formula can be read."""
-    assert plain_math(tex) == plain
