@@ -13,8 +13,11 @@ LIBRARIES = ("minisearch.js", "ts-fsrs.js")
 FONT = "stix-two-math.woff2"
 EARLY = "early.js"
 """Runs before the first paint, so it stands in the head; all other scripts are deferred."""
+THEME_SCRIPTS = ("material.js", "palette.js")
+"""What the theme would write into each page, whose policy lets no script stand there; the first
+is a part of ``EARLY``, the second runs where the body has begun."""
 _FIRST = {"tokens.css": 0, "core.js": 0}
-SITE_ONLY = ("material.css",)
+SITE_ONLY = ("material.css", *THEME_SCRIPTS)
 HANDBOOK_ONLY = ("handbook.css", "handbook.js")
 PAGE_SCRIPTS = ("graph.js", "study.js")
 """Of use on the page of that name alone; the theme's ``main.html`` loads them there."""
@@ -39,10 +42,14 @@ def scripts() -> list[Path]:
 
 def bundles() -> dict[str, bytes]:
     """The styles and scripts of the site by address: one of each for all pages, and ``PAGE_SCRIPTS``."""
-    everywhere = [path for path in scripts() if path.name not in (*HANDBOOK_ONLY, *PAGE_SCRIPTS)]
+    alone = (*HANDBOOK_ONLY, *PAGE_SCRIPTS, *THEME_SCRIPTS)
+    folder = OVERRIDES / "scripts"
+    material, palette = (folder / name for name in THEME_SCRIPTS)
     return {
         STYLE: _joined(path for path in styles() if path.name not in HANDBOOK_ONLY),
-        SCRIPT: _joined(everywhere),
+        SCRIPT: _joined(path for path in scripts() if path.name not in alone),
+        EARLY: _joined([folder / EARLY, material]),
+        palette.name: palette.read_bytes(),
         **{path.name: path.read_bytes() for path in scripts() if path.name in PAGE_SCRIPTS},
     }
 

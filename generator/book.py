@@ -8,11 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+from html import escape
 from typing import get_args
+
+from markupsafe import Markup
 
 from generator.evidence import State, Verdict, judge
 from generator.lang import LANGS, Lang, Text
 from generator.library import Library
+from generator.markup import vouched
 from generator.model import Card, Citation, Claim, Device, LearningPath, Module
 from generator.plain_text import RAISED, plain_label
 from generator.quantities import QuantityError, read
@@ -176,12 +180,13 @@ class Book:
             ),
         }
 
-    def figure(self, record: Record, figure: Figure, lang: str, prefix: str) -> str:
+    def figure(self, record: Record, figure: Figure, lang: str, prefix: str) -> Markup:
         """The SVG of a figure, drawn once; ``prefix`` begins its ids in this place."""
         key = (record.demo, record.device, figure.name, lang)
         if key not in self._drawn:
             self._drawn[key] = figures.draw(figure, lang, prefix=_FIGURE_IDS)
-        return self._drawn[key].replace(_FIGURE_IDS, f"{prefix}{'-'.join(key)}")
+        own = escape(f"{prefix}{'-'.join(key)}")
+        return vouched(self._drawn[key].replace(_FIGURE_IDS, own), "drawn")
 
     @cached_property
     def _drawn(self) -> dict[tuple[str, ...], str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import math
 import re
 import shutil
 from pathlib import Path
 
 import yaml
+from markupsafe import escape
 
 from generator import assets, pages
 from generator.book import Book
 from generator.exporters import site
-from generator.lang import on_one_line
+from generator.lang import Text, on_one_line
+from generator.markup import policy
 
 _PRE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 _BLANK_LINES = re.compile(r"\n\s*\n+")
@@ -33,15 +35,17 @@ def export(book: Book, out: Path, demos: Path | None, site_url: str = "") -> Non
 def page_file(page: pages.Page) -> str:
     """Front matter, and the body as one raw HTML block: Markdown leaves it alone, as no line is blank."""
     body = _PRE.sub(lambda match: match[0].replace("\n", "&#10;"), page.body)
-    meta: dict[str, object] = {
-        "title": on_one_line(page.title),
-        "description": on_one_line(page.description),
-    }
+    meta: dict[str, object] = {"title": _html(page.title), "description": _html(page.description)}
     if not page.headings:
         meta["hide"] = ["navigation", "toc"]
-    return (
-        f"---\n{json.dumps(meta, ensure_ascii=False)}\n---\n\n{_BLANK_LINES.sub(chr(10), body)}\n"
-    )
+    # In double quotes each value is one line, whatever is in it.
+    front = yaml.safe_dump(meta, allow_unicode=True, default_style='"', width=math.inf)
+    return f"---\n{front}---\n\n{_BLANK_LINES.sub(chr(10), body)}\n"
+
+
+def _html(text: Text) -> str:
+    """A text for the theme of that builder, which prints all that it is given as it is."""
+    return str(escape(on_one_line(text)))
 
 
 def _config(made: site.Site) -> str:
@@ -55,11 +59,12 @@ def _config(made: site.Site) -> str:
     config["theme"]["custom_dir"] = "theme"
     config["theme"].pop("language")
     config["nav"] = [
-        {on_one_line(page.title): path} for path, page in made.pages.items() if page.in_navigation
+        {_html(page.title): path} for path, page in made.pages.items() if page.in_navigation
     ]
     config["extra_css"] = [assets.STYLE]
     config["extra_javascript"] = [{"path": assets.SCRIPT, "defer": True}]
-    config["extra"]["pd_early"] = assets.early_script()
+    config["extra"]["pd_policy"] = policy()
+    config["markdown_extensions"] = []  # those that it has unasked read files into pages
     return yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from math import sqrt
 
-from generator.lang import DIFFICULTY_LABELS, HTML_LANG, LANGS, Lang, Text
+from markupsafe import Markup
+
+from generator.lang import Text
 from generator.layers import layered_rows
 from generator.library import Library
+from generator.markup import template
 from generator.model import Card, LearningPath, Module
 
 Address = Callable[[str], str]
@@ -197,32 +199,30 @@ def _shelves(
 # --- drawing -------------------------------------------------------------------------------------
 
 
-def graph_page(library: Library, address: Address) -> str:
+def graph_page(library: Library, address: Address) -> Markup:
     """The controls and the drawing of the graph page, as one piece of HTML."""
     graph = place(library)
-    return (
-        '<div class="pd-graph" data-pd-graph>'
-        + _controls(library)
-        + '<p class="pd-visually-hidden" id="pd-graph-label">'
-        + _both(
-            {
-                "zh": "知识图谱：卡片与先修关系。方向键平移，加减号缩放，零复位。",
-                "en": "Knowledge graph: cards and their prerequisites. "
-                "Arrow keys pan, plus and minus zoom, zero resets.",
-            }
-        )
-        + "</p>"
-        + _svg(graph, library, address)
-        + "</div>"
+    used = {card.module for card in library.cards.values()}
+    return template(
+        "graph_canvas.html",
+        {
+            **_SIZES,
+            "graph": graph,
+            "view": f"{-GAP} {-GAP} {graph.width + 2 * GAP:g} {graph.height + 2 * GAP:g}",
+            "address": address,
+            "modules": [module for module in library.modules.values() if module.id in used],
+            "tags": sorted({tag for card in library.cards.values() for tag in card.tags}),
+            "paths": [(path, _on(path, graph)) for path in library.paths],
+        },
     )
 
 
-def neighbourhood(card: Card, library: Library, address: Address) -> str:
+def neighbourhood(card: Card, library: Library, address: Address) -> Markup:
     """A card between its prerequisites and what it unlocks, as SVG; empty where it has neither."""
     before = [name for name in card.prerequisites if _title(name, library)]
     after = list(library.unlocks.get(card.id, ()))
     if not before and not after:
-        return ""
+        return Markup()
     rows = max(len(before), len(after), 1)
     nodes: dict[str, Node] = {}
     for column, names in enumerate((before, [card.id], after)):
@@ -232,15 +232,17 @@ def neighbourhood(card: Card, library: Library, address: Address) -> str:
             spot = 2 + column * COLUMN, 2 + (row + offset) * ROW
             nodes.setdefault(name, Node(name, title, card.module, library.cards.get(name), *spot))
     edges = [(name, card.id) for name in before] + [(card.id, name) for name in after]
-    arrow = f"pd-arrow-{card.id}"  # the handbook has all of them in one document
-    width, height = 2 * COLUMN + NODE_WIDTH + 4, (rows - 1) * ROW + NODE_HEIGHT + 4
-    return (
-        f'<div class="pd-neighbourhood"><svg viewBox="0 0 {width} {height:g}" width="{width}" '
-        f'height="{height:g}" role="group" aria-label="先修与后续 Prerequisites and what follows">'
-        + _arrowhead(arrow)
-        + "".join(_edge(nodes[a], nodes[b], arrow) for a, b in edges)
-        + "".join(_node(node, address, here=node.id == card.id) for node in nodes.values())
-        + "</svg></div>"
+    return template(
+        "graph_neighbours.html",
+        {
+            **_SIZES,
+            "card": card,
+            "nodes": nodes,
+            "edges": [Edge(*ends) for ends in edges],
+            "width": 2 * COLUMN + NODE_WIDTH + 4,
+            "height": (rows - 1) * ROW + NODE_HEIGHT + 4,
+            "address": address,
+        },
     )
 
 
@@ -251,62 +253,15 @@ def _title(name: str, library: Library) -> Text:
     return next((card.title for card in planned if card.id == name), {})
 
 
-def _svg(graph: Graph, library: Library, address: Address) -> str:
-    view = f"{-GAP} {-GAP} {graph.width + 2 * GAP:g} {graph.height + 2 * GAP:g}"
-    return (
-        f'<svg class="pd-graph-canvas" viewBox="{view}" tabindex="0" role="group" '
-        'aria-labelledby="pd-graph-label">'
-        + _arrowhead("pd-arrow")
-        + '<g class="pd-graph-view">'
-        + "".join(map(_box, graph.boxes))
-        + '<g class="pd-edges">'
-        + "".join(
-            _edge(graph.nodes[edge.start], graph.nodes[edge.end], "pd-arrow", edge.via)
-            for edge in graph.edges
-        )
-        + "</g>"
-        + "".join(_line(path, graph) for path in library.paths)
-        + '<g class="pd-nodes">'
-        + "".join(_node(node, address) for node in graph.nodes.values())
-        + "</g>"
-        + "".join(_stops(path, graph) for path in library.paths)
-        + "</g></svg>"
-    )
-
-
-def _arrowhead(name: str) -> str:
-    return (
-        f'<defs><marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-        'markerHeight="7" orient="auto"><path class="pd-arrowhead" d="M0 .5 7.5 4 0 7.5z"/>'
-        "</marker></defs>"
-    )
-
-
-def _box(box: Box) -> str:
-    title = " ".join(
-        f'<tspan class="pd-{lang}" lang="{HTML_LANG[lang]}">{escape(box.module.title[lang])}</tspan>'
-        for lang in LANGS
-    )
-    return (
-        f'<g class="pd-box" data-module="{escape(box.module.id)}"><rect x="{box.x:g}" '
-        f'y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="18"/>'
-        f'<text x="{box.x + PADDING:g}" y="{box.y + TITLE_HEIGHT * 0.72:g}">'
-        f"{escape(box.module.code)} · {title}</text></g>"
-    )
-
-
-def _edge(start: Node, end: Node, arrow: str, via: Iterable[tuple[float, float]] = ()) -> str:
-    """An arrow: level where it leaves, passes a column and arrives."""
-    x, y = start.exit
+def _route(edge: Edge, nodes: Mapping[str, Node]) -> str:
+    """An arrow's path: level where it leaves, passes a column and arrives."""
+    x, y = nodes[edge.start].exit
     parts = [f"M{x:g} {y:g}"]
-    for left, level in via:
+    for left, level in edge.via:
         parts.append(f"{_bend(x, y, left, level)}H{left + NODE_WIDTH:g}")
         x, y = left + NODE_WIDTH, level
-    parts.append(_bend(x, y, end.entry[0] - 2, end.entry[1]))
-    return (
-        f'<path class="pd-edge" data-from="{escape(start.id)}" data-to="{escape(end.id)}" '
-        f'd="{"".join(parts)}" marker-end="url(#{arrow})"/>'
-    )
+    left, level = nodes[edge.end].entry
+    return "".join([*parts, _bend(x, y, left - 2, level)])
 
 
 def _bend(x1: float, y1: float, x2: float, y2: float) -> str:
@@ -314,57 +269,8 @@ def _bend(x1: float, y1: float, x2: float, y2: float) -> str:
     return f"C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2:g} {y2:g}"
 
 
-def _line(path: LearningPath, graph: Graph) -> str:
-    """A learning path's line through its cards, which lies below them."""
-    points = " ".join(f"{x:g},{y:g}" for x, y in (node.centre for node in _on(path, graph)))
-    return f'<g class="pd-path" data-path="{escape(path.id)}"><polyline points="{points}"/></g>'
-
-
-def _stops(path: LearningPath, graph: Graph) -> str:
-    """Each card's number on a learning path, at its corner."""
-    numbers = "".join(
-        f'<g transform="translate({node.x:g} {node.y:g})"><circle r="13"/>'
-        f'<text y="4.5">{number}</text></g>'
-        for number, node in enumerate(_on(path, graph), start=1)
-    )
-    return f'<g class="pd-stops" data-path="{escape(path.id)}">{numbers}</g>'
-
-
 def _on(path: LearningPath, graph: Graph) -> list[Node]:
     return [graph.nodes[name] for name in path.cards if name in graph.nodes]
-
-
-def _node(node: Node, address: Address, *, here: bool = False) -> str:
-    label = "".join(_label(node.title[lang], lang) for lang in LANGS)
-    name = " · ".join(node.title[lang] for lang in LANGS)
-    inner = (
-        f"<title>{escape(name)}</title>"
-        f'<rect width="{NODE_WIDTH}" height="{NODE_HEIGHT}" rx="10"/>{label}'
-    )
-    at = f'transform="translate({node.x:g} {node.y:g})" data-card="{escape(node.id)}"'
-    if node.card is None:
-        return f'<g class="pd-node pd-planned" {at} data-module="{escape(node.module)}">{inner}</g>'
-    if here:
-        return f'<g class="pd-node pd-here" {at}>{inner}</g>'
-    return (
-        f'<a class="pd-node" {at} href="{escape(address(node.id))}" '
-        f'data-module="{escape(node.module)}" data-difficulty="{node.card.difficulty}" '
-        f'data-tags="{escape(" ".join(node.card.tags))}">{inner}</a>'
-    )
-
-
-def _label(title: str, lang: Lang) -> str:
-    """The title on one line or two, around the node's middle."""
-    lines = _wrapped(title)
-    x, middle = NODE_WIDTH / 2, NODE_HEIGHT / 2
-    first = middle + 4.5 - (len(lines) - 1) * 7
-    spans = "".join(
-        f'<tspan x="{x:g}" y="{first + 14 * i:g}">{escape(line)}</tspan>'
-        for i, line in enumerate(lines)
-    )
-    return (
-        f'<text class="pd-{lang}" lang="{HTML_LANG[lang]}" data-lines="{len(lines)}">{spans}</text>'
-    )
 
 
 def _wrapped(title: str, lines: int = 2) -> list[str]:
@@ -402,63 +308,12 @@ def _width(text: str) -> float:
     return sum(13.2 if ord(character) >= 0x2E80 else 7.1 for character in text)
 
 
-# --- controls ------------------------------------------------------------------------------------
-
-
-def _controls(library: Library) -> str:
-    used = {card.module for card in library.cards.values()}
-    tags = sorted({tag for card in library.cards.values() for tag in card.tags})
-    return (
-        '<form class="pd-graph-controls pd-needs-script">'
-        + _select(
-            "module",
-            {"zh": "全部模块", "en": "All modules"},
-            [(m.id, m.title) for m in library.modules.values() if m.id in used],
-        )
-        + _select(
-            "difficulty",
-            {"zh": "难度不限", "en": "Any difficulty"},
-            [(name, dict(label)) for name, label in DIFFICULTY_LABELS.items()],
-        )
-        + _select(
-            "tag",
-            {"zh": "标签不限", "en": "Any tag"},
-            [(t, dict.fromkeys(LANGS, f"#{t}")) for t in tags],
-        )
-        + _select(
-            "path",
-            {"zh": "不画路线", "en": "No path drawn"},
-            [(p.id, p.title) for p in library.paths],
-        )
-        + '<span class="pd-zoom">'
-        + _zoom("in", "＋", {"zh": "放大", "en": "Zoom in"})
-        + _zoom("out", "－", {"zh": "缩小", "en": "Zoom out"})
-        + _zoom("fit", "⤢", {"zh": "全图", "en": "Fit"})
-        + "</span></form>"
-    )
-
-
-def _select(name: str, every: Text, choices: Iterable[tuple[str, Text]]) -> str:
-    """A filter; its script shows each choice in the reader's language."""
-    options = "".join(
-        f'<option value="{escape(value)}" data-zh="{escape(text["zh"])}" '
-        f'data-en="{escape(text["en"])}">{escape(text["zh"])} · {escape(text["en"])}</option>'
-        for value, text in (("", every), *choices)
-    )
-    label = f"{every['zh']} · {every['en']}"
-    return f'<select name="{name}" aria-label="{escape(label)}">{options}</select>'
-
-
-def _zoom(act: str, sign: str, label: Text) -> str:
-    words = f"{label['zh']} {label['en']}"
-    return (
-        f'<button type="button" class="pd-icon-button" data-zoom="{act}" '
-        f'aria-label="{words}" title="{words}">{sign}</button>'
-    )
-
-
-def _both(text: Text) -> str:
-    return "".join(
-        f'<span class="pd-{lang}" lang="{HTML_LANG[lang]}">{escape(text[lang])}</span>'
-        for lang in LANGS
-    )
+_SIZES: Mapping[str, object] = {
+    "node_width": NODE_WIDTH,
+    "node_height": NODE_HEIGHT,
+    "padding": PADDING,
+    "title_height": TITLE_HEIGHT,
+    "route": _route,
+    "wrapped": _wrapped,
+}
+"""What the templates of the drawing share: its measures, an arrow's path, and lines of a title."""

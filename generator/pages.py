@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, partial
-from html import escape
+from functools import partial
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 
 from generator import graph, lang
 from generator.book import Book, printed
 from generator.evidence import Verdict, judge
 from generator.lang import LANGS, Lang, Text
+from generator.markup import in_script, policy, template
 from generator.model import Card
 from generator.plain_text import plain_text
-from generator.render import Addresses, code, localise
+from generator.render import Addresses, localise, source
 from runnable_demos import figures
 from runnable_demos.metrics import Figure
 
@@ -61,7 +60,7 @@ class Page:
     address: str
     title: Text
     description: Text
-    body: str
+    body: Markup
     updated: date
     headings: tuple[Heading, ...] = ()
     in_navigation: bool = False
@@ -150,7 +149,6 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
                 module=module,
             )
     at = sites("graph/")
-    drawn = graph.graph_page(library, at.card)
     yield _page(
         "graph.html",
         book,
@@ -158,7 +156,7 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
         lang.PAGE_TITLES["graph"],
         lang.PAGE_TITLES["graph"],
         in_navigation=True,
-        graph=Markup(drawn),
+        graph=graph.graph_page(library, at.card),
     )
     yield _page(
         "study.html",
@@ -209,15 +207,15 @@ def card_page(book: Book, card: Card, at: SiteAddresses) -> Page:
     )
 
 
-def article(book: Book, card: Card, at: Addresses, *, handbook: bool = False) -> str:
+def article(book: Book, card: Card, at: Addresses, *, handbook: bool = False) -> Markup:
     """A card's article: head, sections, evidence and connections, for a page of its own or the handbook."""
-    drawn = graph.neighbourhood(card, book.library, at.card)
-    return _template("card.html").render(
+    return rendered(
+        "card.html",
         book=book,
         card=card,
         at=at,
         handbook=handbook,
-        neighbourhood=lambda _: Markup(drawn),
+        neighbourhood=graph.neighbourhood(card, book.library, at.card),
     )
 
 
@@ -255,17 +253,23 @@ def redirects(book: Book) -> Iterator[tuple[str, str]]:
     for card in book.library.cards.values():
         for former in card.formerly:
             here = SiteAddresses(card_address(former)).card(card.id)
+            script = in_script(_REDIRECT)
+            values = {"title": card.title, "here": here, "script": script}
             yield (
                 card_address(former) + "index.html",
-                template("redirect.html", title=card.title, here=here),
+                rendered("redirect.html", **values, policy=policy([script])),
             )
+
+
+_REDIRECT = 'location.replace(document.querySelector("a").href + location.search + location.hash)'
+"""Carries the place on the page along, which a refresh would lose."""
 
 
 # --- templates -----------------------------------------------------------------------------------
 
 
 def _page(
-    template: str,
+    name: str,
     book: Book,
     at: SiteAddresses,
     title: Text,
@@ -275,7 +279,7 @@ def _page(
     in_navigation: bool = False,
     **values: object,
 ) -> Page:
-    body = _template(template).render(book=book, at=at, **values)
+    body = rendered(name, book=book, at=at, **values)
     return Page(at.address, title, description, body, book.updated, tuple(headings), in_navigation)
 
 
@@ -295,7 +299,7 @@ def _demo_pages(
     for demo in sorted(book.library.evidence.demos):
         record = next(r for (name, _), r in book.library.evidence.records.items() if name == demo)
         file = (demos or Path()) / f"{demo}.py"
-        source = file.read_text(encoding="utf-8") if demos and file.is_file() else ""
+        text = file.read_text(encoding="utf-8") if demos and file.is_file() else ""
         yield _page(
             "demo.html",
             book,
@@ -304,7 +308,7 @@ def _demo_pages(
             record.question,
             record=record,
             cards=using.get(demo, []),
-            source=Markup(code(source, "python")),
+            source=source(text, "python"),
         )
 
 
@@ -331,45 +335,17 @@ MOST_ROWS = 80
 """Rows of a figure's table; a timeline has thousands of points, which nobody reads one by one."""
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["localise"] = lambda html, at: Markup(localise(html, at))
-    environment.filters["figure_rows"] = figure_rows
-    environment.globals.update(
-        langs=LANGS,
-        html_lang=lang.HTML_LANG,
-        section_names=lang.SECTION_NAMES,
-        section_headings=lang.SECTION_HEADINGS,
-        difficulty_labels=lang.DIFFICULTY_LABELS,
-        kind_labels=lang.KIND_LABELS,
-        state_labels=lang.STATE_LABELS,
-        state_counts=lang.STATE_COUNTS,
-        titles=lang.PAGE_TITLES,
-        answer=answer,
-        top_claims=top_claims,
-        report_form=report_form,
-        handbook=False,
-    )
-    return environment
+def rendered(template_name: str, **values: object) -> Markup:
+    """One of the shared templates; an exporter's own page is made this way."""
+    return template(template_name, {**_HELPERS, **values})
 
 
-def _template(name: str) -> jinja2.Template:
-    return _environment().get_template(name)
-
-
-def template(name: str, **values: object) -> str:
-    """Render one of the shared templates; an exporter's own page is made this way."""
-    return _template(name).render(**values)
-
-
-def bilingual(text: Mapping[str, str]) -> str:
-    """A title in both languages, of which styles show the reader's."""
-    return (
-        f'<span class="pd-zh" lang="zh-Hans">{escape(text["zh"])}</span>'
-        f'<span class="pd-en" lang="en">{escape(text["en"])}</span>'
-    )
+_HELPERS: Mapping[str, object] = {
+    "answer": answer,
+    "figure_rows": figure_rows,
+    "handbook": False,
+    "localise": localise,
+    "report_form": report_form,
+    "top_claims": top_claims,
+}
+"""What templates ask of a card while they write."""

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import nh3
 from markdown_it.token import Token
+from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
@@ -24,6 +25,7 @@ from pygments.util import ClassNotFound
 
 from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName
 from generator.line_ends import line_end
+from generator.markup import vouched
 from generator.mathml import mathml
 from generator.model import (
     Card,
@@ -53,15 +55,15 @@ class RenderedItem:
     """A follow-up or a pitfall: ``title`` is inline HTML, ``body`` blocks."""
 
     id: str
-    title: str
-    body: str
+    title: Markup
+    body: Markup
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedSection:
     """One section in one language: ``items`` holds its follow-ups or pitfalls, ``html`` all else."""
 
-    html: str
+    html: Markup
     items: tuple[RenderedItem, ...] = ()
 
 
@@ -97,7 +99,7 @@ class Addresses(Protocol):
         """The id that a place of this card has in the document."""
 
 
-def localise(html: str, addresses: Addresses) -> str:
+def localise(html: Markup, addresses: Addresses) -> Markup:
     """Give a fragment the addresses of one output."""
 
     def address(match: re.Match[str]) -> str:
@@ -109,7 +111,7 @@ def localise(html: str, addresses: Addresses) -> str:
             found = addresses.card(name, anchor)
         return f'href="{escape(found)}"'
 
-    return _OWN_SCHEMES.sub(address, html)
+    return vouched(_OWN_SCHEMES.sub(address, html), "addressed")
 
 
 _OWN_SCHEMES = re.compile(r'href="(card|own):([^"]*)"')
@@ -156,7 +158,7 @@ class _Writer:
         self.card, self.lang, self.resolver = card, lang, resolver
         self.closing: list[str] = []
 
-    def blocks(self, tokens: Iterable[Token]) -> str:
+    def blocks(self, tokens: Iterable[Token]) -> Markup:
         """Sanitised HTML of ``tokens``."""
         return sanitised("".join(self._token(token) for token in tokens))
 
@@ -230,12 +232,13 @@ class _Writer:
             case Claim():
                 anchor = evidence_anchor(link.demo, link.metric, link.device)
                 verdict = self.resolver.verdict(link)
-                return f'<a class="pd-claim" data-verdict="{verdict}" href="own:{anchor}">', "</a>"
+                own = escape(f"own:{anchor}")
+                return f'<a class="pd-claim" data-verdict="{verdict}" href="{own}">', "</a>"
             case Citation():
                 source = self.card.sources[link.source]
                 title = escape(f"{source.title}, {link.where or source.where}")
                 return (
-                    f'<a class="pd-cite" data-source="{link.source}" title="{title}" '
+                    f'<a class="pd-cite" data-source="{escape(link.source)}" title="{title}" '
                     f'href="{escape(source.url)}">',
                     "</a>",
                 )
@@ -245,7 +248,7 @@ class _Writer:
                 if not self.resolver.is_written(link.card):
                     return '<span class="pd-planned">', "</span>"
                 anchor = f"#{link.anchor}" if link.anchor else ""
-                return f'<a href="card:{link.card}{anchor}">', "</a>"
+                return f'<a href="{escape(f"card:{link.card}{anchor}")}">', "</a>"
             case WebLink():
                 return f'<a href="{escape(link.url)}">', "</a>"
 
@@ -255,8 +258,13 @@ def _cell(tag: str, token: Token) -> str:
     return f'<{tag} align="{align}">' if align else f"<{tag}>"
 
 
+def source(text: str, language: str) -> Markup:
+    """A listing that stands by itself."""
+    return sanitised(code(text, language))
+
+
 def code(text: str, language: str) -> str:
-    """Highlighted code; plain where the language is unknown."""
+    """Highlighted code, not yet sanitised; plain where the language is unknown."""
     try:
         lexer = get_lexer_by_name(language)
         inner = highlight(text, lexer, HtmlFormatter(nowrap=True))
@@ -305,6 +313,6 @@ _CLEANER = nh3.Cleaner(
 )  # fmt: skip
 
 
-def sanitised(html: str) -> str:
+def sanitised(html: str) -> Markup:
     """``html`` without anything that a card cannot say: the parser lets none of it through."""
-    return _CLEANER.clean(html)
+    return vouched(_CLEANER.clean(html), "sanitised")

@@ -29,6 +29,18 @@ def on_nav(nav: Any, files: Any, **_: Any) -> Any:
     return site.chain(nav, files)
 
 
+def on_env(env: Any, **_: Any) -> Any:
+    """Let every template escape what it prints."""
+    site.escape_by_default(env)
+    return env
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """The title and description of the page."""
+    site.meta(page, config)
+    return markdown
+
+
 def on_page_content(_: str, page: Any, config: Any, **__: Any) -> str:
     """The page's own HTML, with its contents list."""
     return site.content(page, config)

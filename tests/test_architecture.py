@@ -27,7 +27,8 @@ REACH = {
     "markdown": TEXT,
     "front_matter": TEXT | {"yaml_document"},
     "parse": TEXT | {"yaml_document", "markdown", "front_matter"},
-    "render": TEXT | {"line_ends", "mathml"},
+    "markup": {"lang"},
+    "render": TEXT | {"line_ends", "mathml", "markup"},
     "quantities": PURE,
     "evidence": TEXT | {"quantities"},
 }

@@ -11,11 +11,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
-
 from generator import assets, graph, pages
 from generator.book import Book
 from generator.exporters.site import FAVICON
+from generator.markup import in_script, policy, vouched
 from generator.search_data import search_data
 from generator.study_data import study_data
 
@@ -58,27 +57,29 @@ def make(book: Book) -> str:
         for card in book.library.cards.values()
     )
     styles = [path for path in assets.styles() if path.name not in assets.SITE_ONLY]
-    scripts = [*(assets.vendor(name) for name in assets.LIBRARIES), *assets.scripts()]
-    return pages.template(
+    files = [*(assets.vendor(name) for name in assets.LIBRARIES), *assets.scripts()]
+    early = in_script(assets.early_script())
+    scripts = [
+        in_script(path.read_text(encoding="utf-8"))
+        for path in files
+        if path.name not in assets.SITE_ONLY
+    ]
+    return pages.rendered(
         "handbook.html",
         book=book,
         about=pages.ABOUT,
         favicon=base64.b64encode(FAVICON.encode()).decode(),
         font=base64.b64encode(assets.vendor(assets.FONT).read_bytes()).decode(),
-        early=_in_script(assets.early_script()),
-        styles="\n".join(path.read_text(encoding="utf-8") for path in styles),
-        graph=Markup(graph.graph_page(book.library, HandbookAddresses().card)),
-        articles=[Markup(article) for article in articles],
-        search=_in_script(_json(search_data(book.library))),
-        study=_in_script(_json(study_data(book.library))),
-        scripts=[_in_script(path.read_text(encoding="utf-8")) for path in scripts],
+        policy=policy([early, *scripts], alone=True),
+        early=early,
+        styles=vouched("\n".join(path.read_text(encoding="utf-8") for path in styles), "ours"),
+        graph=graph.graph_page(book.library, HandbookAddresses().card),
+        articles=articles,
+        search=in_script(_json(search_data(book.library))),
+        study=in_script(_json(study_data(book.library))),
+        scripts=scripts,
     )
 
 
 def _json(data: object) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-
-
-def _in_script(text: str) -> str:
-    """Text that cannot end the ``<script>`` around it; equal in JavaScript strings and in JSON."""
-    return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")

@@ -15,13 +15,17 @@ from functools import cache
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from string import punctuation
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+
+from markupsafe import Markup
 
 from generator import assets, book, library, pages
 from generator.book import Book
 from generator.evidence import DRAFTABLE
 from generator.lang import on_one_line
+from generator.markup import bilingual, policy
 from generator.pages import Page
 from generator.search_data import search_data
 from generator.study_data import study_data
@@ -85,7 +89,8 @@ def _files(content: Book, site_url: str) -> Mapping[str, bytes]:
 
 def _robots(site_url: str) -> str:
     everyone = "User-agent: *\nAllow: /\n"
-    return everyone if _is_local(site_url) else f"{everyone}Sitemap: {site_url}sitemap.xml\n"
+    address = quote(f"{site_url}sitemap.xml", safe=punctuation)  # on one line
+    return everyone if _is_local(site_url) else f"{everyone}Sitemap: {address}\n"
 
 
 def _is_local(address: str) -> bool:
@@ -127,7 +132,7 @@ def configure(config: Any, *, draft: bool = False) -> Any:
     content, demos = _prepared.get() or _load(Path(config.docs_dir), root, draft)
     made = _made(content, demos, config)
     config.extra[_SITE] = made
-    config.extra["pd_early"] = assets.early_script()
+    config.extra["pd_policy"] = policy(preview=draft)
     config.nav = [path for path, page in made.pages.items() if page.in_navigation]
     config.extra_css = [assets.STYLE]
     config.extra_javascript.clear()
@@ -138,8 +143,13 @@ def configure(config: Any, *, draft: bool = False) -> Any:
 def _made(content: Book, demos: Path | None, config: Any) -> Site:
     from mkdocs.exceptions import PluginError  # noqa: PLC0415 - slow to import
 
+    report_url = config.extra.get("report_url") or ""
+    if report_url and urlsplit(report_url).scheme not in ("http", "https", "mailto"):
+        raise PluginError(
+            f"report_url in mkdocs.yml is no address that a reader can open: {report_url!r}"
+        )
     try:
-        return make(content, demos, config.site_url or "", config.extra.get("report_url", ""))
+        return make(content, demos, config.site_url or "", report_url)
     except assets.MissingAssetsError as error:
         if _prepared.get():
             raise
@@ -178,21 +188,29 @@ def files(found: Any, config: Any) -> Any:
 
     made: Site = config.extra[_SITE]
     theme = [file for file in found if file.src_dir is not None and file.src_dir != config.docs_dir]
-    own = [File.generated(config, path, content=_source(page)) for path, page in made.pages.items()]
+    own = [File.generated(config, path, content="") for path in made.pages]
     other = [File.generated(config, path, content=content) for path, content in made.files.items()]
     return Files([*theme, *own, *other])
 
 
-def _source(page: Page) -> str:
-    """Front matter for the theme's templates; the body comes later, and is not parsed again."""
-    meta: dict[str, object] = {
-        "title": pages.bilingual(page.title),
-        "description": on_one_line(page.description),
-        "plain": {"title": on_one_line(page.title), "description": on_one_line(page.description)},
+def meta(page: Any, config: Any) -> None:
+    """What the theme's templates ask of a page; its body comes later, and is no Markdown."""
+    own = config.extra[_SITE].pages[page.file.src_uri]
+    page.meta = {
+        "title": bilingual(own.title),
+        "description": on_one_line(own.description),
+        "plain": {"title": on_one_line(own.title), "description": on_one_line(own.description)},
     }
-    if not page.headings:
-        meta["hide"] = ["navigation", "toc"]
-    return f"---\n{json.dumps(meta, ensure_ascii=False)}\n---\n"
+    if not own.headings:
+        page.meta["hide"] = ["navigation", "toc"]
+
+
+def escape_by_default(env: Any) -> None:
+    """Let the theme's templates escape what is not known to be markup, as our own do.
+
+    Neither MkDocs nor the theme does: a description would stand in its attribute as it is written.
+    """
+    env.autoescape = True
 
 
 def chain(nav: Any, found: Any) -> Any:
@@ -207,15 +225,13 @@ def chain(nav: Any, found: Any) -> Any:
     return nav
 
 
-def content(page: Any, config: Any) -> str:
+def content(page: Any, config: Any) -> Markup:
     """The body of a page, and its contents list."""
     from mkdocs.structure.toc import AnchorLink, TableOfContents  # noqa: PLC0415 - slow to import
 
     made: Site = config.extra[_SITE]
     own = made.pages[page.file.src_uri]
-    page.toc = TableOfContents(
-        [AnchorLink(pages.bilingual(h.title), h.anchor, 1) for h in own.headings]
-    )
+    page.toc = TableOfContents([AnchorLink(bilingual(h.title), h.anchor, 1) for h in own.headings])
     page.update_date = own.updated.isoformat()
     return own.body
 

@@ -1,7 +1,9 @@
 // Before the first paint: the reader's language, depth and keys, from the address, the last visit or the browser.
-// Inlined in <head>; everything else is loaded with defer.
+// In <head>; everything else is loaded with defer. On the site its element says where the root is.
 (function (root) {
   "use strict";
+  const base = document.currentScript.dataset.base;
+  if (base) root.dataset.pdBase = base.replace(/\/+$/, "/");
   const MODES = ["zh", "en", "both"];
   const DEPTHS = ["answer", "brief", "deep"];
   let kept = {};

@@ -21,6 +21,12 @@ ROOT = Path(__file__).parents[2]
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
+REPORT = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  console.error(`policy: ${event.violatedDirective} of ${event.blockedURI} at ${event.sourceFile}`));
+"""
+"""Whatever the pages' Content-Security-Policy forbids is an error of the page that tries it."""
+
 Open = Callable[..., "playwright.Page"]
 
 
@@ -93,6 +99,7 @@ def visit(chromium: playwright.Browser, built: Built) -> Iterator[Open]:
         )
         contexts.append(context)
         context.set_default_timeout(10_000)
+        context.add_init_script(REPORT)
         page = context.new_page()
 
         def asked(request: playwright.Request) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.conftest import Built, Open, address
+from tests.browser.conftest import Built, Open, address, playwright
 
 CARD = "cards/checkpoint-sqrt-rule/"
 ZH, EN = '[data-section="answer"] [data-lang="zh"]', '[data-section="answer"] [data-lang="en"]'
@@ -22,7 +22,11 @@ def test_the_browser_decides_at_first(visit: Open, locale: str, mode: str) -> No
 def test_the_mode_is_there_before_the_first_paint(visit: Open) -> None:
     """The script in the head is enough: with every other script held back the mode is set."""
     page = visit("report/", mode=None)
-    page.context.route("**/*.js", lambda route: route.fulfill(body=""))
+
+    def hold(route: playwright.Route) -> None:
+        (route.continue_ if route.request.url.endswith("/early.js") else route.abort)()
+
+    page.context.route("**/*.js", hold)
     page.goto(page.url.replace("report/", CARD) + "?lang=en", wait_until="domcontentloaded")
     assert page.locator("html").get_attribute("data-pd-mode") == "en"
     assert page.locator("html").get_attribute("lang") == "en"
