@@ -1,5 +1,0 @@
-from generator.plain_text import plain_label, plain_math
-
-for t in [r"\sqrt{L}",r"\sqrt{L/s}",r"\frac{L}{k} + sk",r"10^{-6}",r"1.2\times 10^{-7}",r"L = m + \log \ell",r"\lambda \pm \Delta",r"O(\log L)",r"\frac{a}{b}+\sqrt[3]{x}",r"x^{2}_{ij} \varepsilon\ell\top",r"\underbrace{a+b}_{\text{two}}\;\overset{!}{=}\;\hat{x}",r"\begin{aligned}a&=b\\&=c\end{aligned}",r"\begin{pmatrix}1&0\\0&1\end{pmatrix}",r"\begin{cases}1&x>0\\0&\text{otherwise}\end{cases}",r"\operatorname*{arg\,min}_{k}\mathbb{E}[\mathbf{x}]\mathcal{O}(n)\boldsymbol{\theta}",r"\left\lfloor x\right\rfloor \lVert z\rVert \binom{n}{k} \big( \qquad \iff \lesssim \gtrless \mathrm{GiB} \log n \max_{i} \left.x\right|",r"10^{-6}\,\text{MB} 3\times 10^5\%\#", r"A^\top x^\star \sum_{i=1}^{n} x_i\in S \notin \Big(\frac{1+x}{2s}\Big)^2", r"2\log_2 n", "x'", r"\foo{a}", "{"*50, r"\frac", "^", r"a_", r"\text{a $x$ b}", r"1{,}000"]:
-    print(t[:70].ljust(72), "|", plain_math(t))
-print(plain_label(r"**75%** of $1.2\times 10^{-7}$ \* a_b"))
