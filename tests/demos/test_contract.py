@@ -11,7 +11,6 @@ import importlib
 import importlib.util
 import inspect
 import itertools
-import math
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
