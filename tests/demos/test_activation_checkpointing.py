@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import pytest
 import torch
 
 from runnable_demos.activation_checkpointing import PRESETS, bit_equal, run, trace_step
 from runnable_demos.metrics import Metric, Result
-from runnable_demos.stacks import Layer
+from runnable_demos.stacks import Block, Layer, run_layers, run_segments
+from tests.demos.tracker import tracked_peak
 
 CONFIG = PRESETS["small"]
 SHAPE = (CONFIG.batch, CONFIG.width)
@@ -125,3 +127,12 @@ def test_the_figures_show_every_action(result: Result) -> None:
     order, live = result.figures
     assert [len(series.x) for series in order.series] == [12, 12, 4, 4, 4]
     assert [len(series.x) for series in live.series] == [24, 36]
+
+
+def test_blocks_peak_where_pytorchs_own_tracker_says(metrics: dict[str, Metric]) -> None:
+    """Twelve blocks, without checkpoints and with one around each."""
+    blocks = [Block(CONFIG.hidden, CONFIG.heads) for _ in range(12)]
+    shape = (1, CONFIG.tokens, CONFIG.hidden)
+    none = tracked_peak(partial(run_layers, blocks), blocks, shape)
+    each = tracked_peak(partial(run_segments, blocks, (1,) * 12), blocks, shape)
+    assert metrics["block_peak_ratio"].value == pytest.approx(none / each, rel=1e-12)

@@ -113,4 +113,8 @@ def test_metrics() -> None:
     assert (metrics["cpu_dropout_linear"], metrics["cpu_dropout_quadratic"]) == (36, 6)
     assert metrics["masked_fill_extra"] == 1
     assert metrics["gpt3_stack"] == 3 * metrics["gpt3_layer"]
+    assert metrics["gpt3_layer"] == closed_form(Shape(2048, 1, 12288, 96), PAPER)
+    flash = closed_form(Shape(2048, 1, 12288, 96), Variant(fused=True))
+    assert metrics["gpt3_layer_fused"] == flash
+    assert metrics["gpt3_fused_ratio"] == pytest.approx(metrics["gpt3_layer"] / flash, rel=1e-12)
     assert metrics["gpt3_fused_per_sbh"] == 34 + (4 * 96 + 8) / 12288

@@ -54,8 +54,20 @@ def test_the_demo_measures_the_textbook_cases() -> None:
     assert metrics["numbers_square"].value == 2 * n
     assert metrics["numbers_long"].value == n // k + n * k
     assert metrics["numbers_vector"].value == n * n
+    assert metrics["long_over_square"].value == (n // k + n * k) / (2 * n)
+    assert metrics["bytes_per_param_square"].value == 4 * 2 * n / n**2
+    assert metrics["bytes_per_param_vector"].value == 4
     assert metrics["identity_diagonal"].value == 1.0
     assert metrics["identity_off_diagonal_equal"].value is True
     error = metrics["rank_one_error"]
     assert error.bound is not None
     assert 0 < error.value <= error.bound
+
+
+def test_the_figure_goes_through_all_shapes_of_one_area() -> None:
+    """Every fourfold number of rows from 4 to n²/4, each with rows + columns numbers."""
+    n = PRESETS["small"].side
+    theory, measured = run(PRESETS["small"], lambda share, what: None).figures[0].series
+    rows = [r for r in range(1, n * n) if r in {4**i for i in range(1, 12)} and r <= n * n / 4]
+    assert theory.x == measured.x == tuple(rows)
+    assert theory.y == measured.y == tuple(r + n * n / r for r in rows)

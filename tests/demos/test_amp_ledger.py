@@ -6,9 +6,10 @@ import math
 
 import pytest
 import torch
+from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from runnable_demos import amp_ledger
+from runnable_demos import amp_ledger, memory_breakdown
 from runnable_demos.amp_ledger import PRESETS, keep, make_block, weight_copies
 from runnable_demos.measure import LiveMemory
 
@@ -100,6 +101,41 @@ def test_ratios_are_between_a_half_and_one(values: dict[str, float]) -> None:
     """Autocast saves less than half of the activations, bf16 throughout almost exactly half."""
     assert 0.5 < values["bf16_activation_ratio"] < values["amp_activation_ratio"] < 0.6
     assert 0.5 < values["bf16_peak_ratio"] < values["peak_ratio"] < 1
+
+
+def test_activation_ratios_by_hand(values: dict[str, float]) -> None:
+    """The bytes a token of the three modes, over one another."""
+    fp32 = 4 * (NORM_INPUTS + REST) + 4 * LOGSUMEXP + 4 * STATISTICS
+    amp = 4 * NORM_INPUTS + 2 * REST + 4 * LOGSUMEXP + 4 * STATISTICS
+    bf16 = 2 * (NORM_INPUTS + REST) + 4 * LOGSUMEXP + 2 * STATISTICS
+    assert values["amp_activation_ratio"] == pytest.approx(amp / fp32, rel=1e-12)
+    assert values["bf16_activation_ratio"] == pytest.approx(bf16 / fp32, rel=1e-12)
+
+
+def test_peaks_are_those_of_pytorchs_own_tracker(values: dict[str, float]) -> None:
+    """The second step of a small GPT in each of the three recipes."""
+    config = memory_breakdown.Config(
+        layers=SMALL.layers,
+        width=H,
+        heads=A,
+        vocabulary=4 * H,
+        batch=SMALL.tokens // 64,
+        length=64,
+    )
+    peaks = {}
+    for recipe in memory_breakdown.RECIPES[:3]:
+        trainer = memory_breakdown.Trainer(config, recipe)
+        tokens = memory_breakdown.make_tokens(config)
+        trainer.backward(tokens)
+        trainer.update()
+        tracker = MemTracker()
+        tracker.track_external(trainer.model, trainer.optimizers[0], tokens)
+        with tracker:
+            trainer.backward(tokens)
+            trainer.update()
+        peaks[recipe.name] = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+    assert values["peak_ratio"] == peaks["amp"] / peaks["fp32"]
+    assert values["bf16_peak_ratio"] == peaks["bf16"] / peaks["fp32"]
 
 
 def test_autocast_computes_what_it_says() -> None:

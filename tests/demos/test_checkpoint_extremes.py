@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heappop, heappush
 from itertools import pairwise
 from math import comb, log2
@@ -9,7 +10,17 @@ from math import comb, log2
 import pytest
 import torch
 
-from runnable_demos.checkpoint_extremes import PRESETS, advances, optimum, revolve, run
+from runnable_demos.checkpoint_extremes import (
+    PRESETS,
+    Run,
+    advances,
+    autograd,
+    equal,
+    halve,
+    optimum,
+    revolve,
+    run,
+)
 from runnable_demos.metrics import Metric, Result
 from runnable_demos.stacks import Layer
 
@@ -142,3 +153,37 @@ def test_the_marks_lie_on_the_line(result: Result) -> None:
     theory, measured = result.figures[0].series
     assert theory.x == measured.x
     assert measured.y == pytest.approx(theory.y, rel=1e-12)
+
+
+def test_peaks_are_slots_and_what_one_layer_takes(metrics: dict[str, Metric]) -> None:
+    """Beside the slots a layer's input, output and three gradients, and those of its parameters.
+
+    With a slot a layer the last one is the fullest moment: its input has a slot, and the gradient of
+    its output does not come from a layer behind it.
+    """
+    parameters = 4 * (CONFIG.width**2 + CONFIG.width) / A
+    assert metrics["one_slot_peak"].value == pytest.approx(1 + 5 + parameters, rel=1e-12)
+    assert metrics["revolve_peak"].value == pytest.approx(CONFIG.slots + 5 + parameters, rel=1e-12)
+    a_layer = L + 3 + parameters + 8 / A
+    assert metrics["slot_a_layer_peak"].value == pytest.approx(a_layer, rel=1e-12)
+
+
+def test_halving_adds_one_boundary_with_each_doubling(metrics: dict[str, Metric]) -> None:
+    """An activation a level; what a single layer needs is the same at any depth."""
+    shape = (CONFIG.batch, CONFIG.width)
+    z, weight = torch.randn(*shape), torch.randn(*shape)
+    peaks = []
+    for count in (2, 4, 8, 16):
+        layers = [Layer(CONFIG.width) for _ in range(count)]
+        peaks.append(autograd(layers, lambda stack: partial(halve, stack), z, weight).peak)
+    assert [b - a for a, b in pairwise(peaks)] == [A, A, A]
+    assert metrics["halving_peak"].value == (log2(L) + 4) + 8 / A
+
+
+def test_equality_sees_one_bit_of_one_gradient() -> None:
+    """The last of three tensors differs by the smallest step; peaks and counts are another question."""
+    gradients = [torch.ones(2), torch.zeros(3), torch.full((4,), 0.5)]
+    same = Run(9, 9, [g.clone() for g in gradients])
+    assert equal(Run(1, 1, gradients), same)
+    same.gradients[2][3] = torch.nextafter(same.gradients[2][3], torch.tensor(1.0))
+    assert not equal(Run(1, 1, gradients), same)

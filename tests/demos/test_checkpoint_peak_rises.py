@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from torch import Tensor, nn
 
+from runnable_demos import checkpoint_peak_rises
 from runnable_demos.checkpoint_peak_rises import (
     PRESETS,
     Case,
     Config,
+    double_backward,
     heavy_boundary,
     held_outside,
     large_arguments,
+    large_logits,
     remainder,
     run,
 )
 from runnable_demos.metrics import Metric, Result
+from tests.demos.tracker import tracked_peak, tracked_step
 
 CONFIG = PRESETS["small"]
 L, K = CONFIG.layers, CONFIG.segment
@@ -112,3 +118,41 @@ def test_the_figure_shows_the_ratios(result: Result, metrics: dict[str, Metric])
         assert with_checkpoints.y[i] == metrics[f"{key}_ratio"].value
         mend = metrics[f"{key}_mended"].value / metrics[f"{key}_none"].value
         assert mended.y[i] == pytest.approx(mend, rel=1e-12)
+
+
+def test_every_peak_is_that_of_pytorchs_own_tracker(metrics: dict[str, Metric]) -> None:
+    """The same steps under another meter: causes and mends, double backward and logits."""
+
+    def step_of(
+        forward: Callable[[Tensor], Tensor],
+        layers: Sequence[nn.Module],
+        shape: Sequence[int],
+        _: str,
+    ) -> SimpleNamespace:
+        return SimpleNamespace(peak=tracked_peak(forward, layers, shape))
+
+    def peak_of(layers: Sequence[nn.Module], config: Config, step: Callable[[Tensor], None]) -> int:
+        return tracked_step(step, layers, (config.batch, config.width))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint_peak_rises, "measure_step", step_of)
+        patch.setattr(checkpoint_peak_rises, "peak_of", peak_of)
+        causes = {
+            "boundary": heavy_boundary(CONFIG),
+            "outside": held_outside(CONFIG)[0],
+            "arguments": large_arguments(CONFIG),
+            "remainder": remainder(CONFIG)[0],
+        }
+        one, one_more = held_outside(CONFIG)[1], remainder(CONFIG)[1]
+        double_none, double = double_backward(CONFIG)
+        logits_none, logits = large_logits(CONFIG)
+    for name, case in causes.items():
+        assert metrics[f"{name}_none"].value * A == case.none
+        assert metrics[f"{name}_checkpointed"].value * A == case.checkpointed
+        assert metrics[f"{name}_mended"].value * A == case.mended
+        assert metrics[f"{name}_ratio"].value == case.checkpointed / case.none
+    assert metrics["outside_one"].value * A == one
+    assert metrics["remainder_one_more"].value * A == one_more
+    assert metrics["double_backward_ratio"].value == double / double_none
+    assert metrics["logits_ratio"].value == logits / logits_none
+    assert metrics["plain_ratio"].value == causes["outside"].mended / causes["outside"].none

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from itertools import combinations, pairwise
 
 import pytest
 import torch
 
+from runnable_demos import checkpoint_planner
 from runnable_demos.checkpoint_planner import (
     PRESETS,
     Block,
+    Forecast,
+    Plan,
     Profile,
+    Profiles,
     Segment,
+    agrees_with_brute_force,
     all_plans,
     apply_plan,
     choose,
@@ -157,3 +163,123 @@ def test_the_demo_finds_its_own_claims_true() -> None:
     assert metrics["peak_leanest"] <= min(metrics["peak_each_block"], metrics["peak_root"])
     assert metrics["peak_planned"] <= metrics["peak_root"]
     assert metrics["overhead_planned"] <= metrics["overhead_root"]
+
+
+def test_the_numbers_of_the_demo_are_those_of_all_plans() -> None:
+    """Every plan is applied and its peak read; what it repeats is a sum of products by hand."""
+    config = PRESETS["small"]
+    metrics = {m.name: m.value for m in run(config, lambda share, what: None).metrics}
+    draw = random.Random(config.seed)
+    n = config.layers
+    widths = [draw.randint(1, 4) * config.unit for _ in range(n + 1)]
+    hidden = [draw.randint(2, 12) * config.unit for _ in range(n)]
+    sizes = list(zip(widths, hidden, widths[1:], strict=False))
+    layers = [Block(*size) for size in sizes]
+    up, down = (
+        [2 * config.batch * a * b for a, b in pairs]
+        for pairs in zip(*(((d, h), (h, e)) for d, h, e in sizes), strict=True)
+    )
+    whole_step = 3 * (sum(up) + sum(down))
+
+    def repeated(way: list[tuple[int, int, bool]]) -> int:
+        """All products of a recomputed part but its last one."""
+        return sum(sum(up[a:b]) + sum(down[a : b - 1]) for a, b, again in way if again)
+
+    def peak(way: list[tuple[int, int, bool]]) -> int:
+        plan = tuple(Segment(*part) for part in way)
+        step = measure_step(layers, lambda x: apply_plan(layers, plan, x), config.batch, widths[0])
+        return max(step.forward_peak, step.backward_peak)
+
+    points = [(peak(way), repeated(way)) for way in every_way(n)]
+
+    def equal_parts(k: int) -> tuple[int, int]:
+        way = [(i, min(i + k, n), True) for i in range(0, n, k)]
+        return peak(way), repeated(way)
+
+    root, each, one = equal_parts(2), equal_parts(1), equal_parts(n)
+    kept = peak([(i, i + 1, False) for i in range(n)])
+    lowest = min(p for p, _ in points)
+    leanest = (lowest, min(f for p, f in points if p == lowest))
+    cheapest = min(f for p, f in points if p <= root[0])
+    planned = (min(p for p, f in points if f == cheapest), cheapest)
+    named = {"each_block": each, "root": root, "leanest": leanest, "planned": planned}
+    for name, (bytes_at_peak, flops) in named.items():
+        assert metrics[f"peak_{name}"] == bytes_at_peak
+        assert metrics[f"overhead_{name}"] == flops / whole_step
+    assert metrics["peak_kept"] == kept
+    assert metrics["peak_whole"] == one[0]
+    undominated = {
+        p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)
+    }
+    assert metrics["plans_on_frontier"] == len(undominated)
+    assert metrics["random_cases"] == config.random_cases
+
+
+Choice = Callable[[int, Profiles, int], Plan | None]
+
+
+@pytest.mark.parametrize("low", range(10, 90, 16))
+def test_a_planner_that_errs_for_some_budgets_is_found_out(
+    low: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Budgets of any size are tried: giving up, or repeating too much, shows within each fifth."""
+    right: Choice = choose
+
+    def gives_up(layers: int, profiles: Profiles, budget: int) -> Plan | None:
+        return None if low <= budget < low + 17 else right(layers, profiles, budget)
+
+    def wasteful(layers: int, profiles: Profiles, budget: int) -> Plan | None:
+        plan = right(layers, profiles, budget)
+        if plan is None or not low <= budget < low + 17:
+            return plan
+        fitting = (p for p in all_plans(layers) if forecast(p, profiles).peak <= budget)
+        return max(fitting, key=lambda p: forecast(p, profiles).flops)
+
+    assert agrees_with_brute_force(300, 0)
+    for wrong in (gives_up, wasteful):
+        monkeypatch.setattr(checkpoint_planner, "choose", wrong)
+        assert not agrees_with_brute_force(300, 0)
+
+
+def test_a_planner_that_exceeds_its_budget_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five bytes too many are noticed."""
+    right: Choice = choose
+    beyond: Choice = lambda layers, profiles, budget: right(layers, profiles, budget + 5)  # noqa: E731
+    monkeypatch.setattr(checkpoint_planner, "choose", beyond)
+    assert not agrees_with_brute_force(300, 0)
+
+
+def test_as_many_cases_are_tried_as_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each on profiles and a budget of its own."""
+    seen: list[tuple[int, int]] = []
+    right: Choice = choose
+
+    def noting(layers: int, profiles: Profiles, budget: int) -> Plan | None:
+        seen.append((layers, budget))
+        return right(layers, profiles, budget)
+
+    monkeypatch.setattr(checkpoint_planner, "choose", noting)
+    assert agrees_with_brute_force(100, 0)
+    assert len(seen) == 100
+    assert len({budget for _, budget in seen}) > 40
+    assert {layers for layers, _ in seen} == {1, 2, 3, 4, 5, 6}
+
+
+def test_a_wrong_forecast_and_a_better_partitioner_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One FLOP too many in a profile, or a point of PyTorch's below the frontier, and the demo says so."""
+    profile = checkpoint_planner.profile_segments
+
+    def off_by_one(*arguments: object) -> dict[Segment, Profile]:
+        found = profile(*arguments)  # type: ignore[arg-type]
+        return {
+            s: Profile(p.held, p.forward_peak, p.backward_peak, p.flops + 1)
+            for s, p in found.items()
+        }
+
+    monkeypatch.setattr(checkpoint_planner, "profile_segments", off_by_one)
+    monkeypatch.setattr(checkpoint_planner, "measure_partitioner", lambda *_: Forecast(1, 1))
+    monkeypatch.setattr(checkpoint_planner, "choose", lambda layers, *_: uniform(layers, 1))
+    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, what: None).metrics}
+    assert metrics["peaks_as_predicted"] is False
+    assert metrics["partitioner_dominated"] is False
+    assert metrics["equals_brute_force"] is False

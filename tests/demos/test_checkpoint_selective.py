@@ -70,7 +70,22 @@ def test_recomputing_the_core_drops_probabilities_and_scaled_queries(
 ) -> None:
     """The attention core's own tensors go; its input, the qkv output, stays."""
     assert metrics["held_all"].value - metrics["held_core"].value == 2 * (A * S + H)
+    share = 2 * (A * S + H) / metrics["held_all"].value
+    assert metrics["core_share_of_bytes"].value == pytest.approx(share, rel=1e-12)
     assert metrics["repeated_core"].value == FLOPS["scores"] / STEP
+
+
+def test_the_named_choices_by_hand(metrics: dict[str, Metric]) -> None:
+    """Everything recomputed, all products kept but ``down``, and the scores given up besides."""
+    kept = sum(NUMBERS[name] for name in PRODUCTS if name != "down")
+    assert metrics["held_full"].value == 2 * H
+    assert metrics["held_products"].value == 2 * (H + kept / S)
+    assert metrics["held_no_scores"].value == 2 * (H + kept / S - A * S)
+    all_but_last = sum(FLOPS[name] for name in PRODUCTS if name != "down")
+    assert metrics["repeated_full"].value == all_but_last / STEP
+    assert metrics["repeated_products"].value == 0
+    assert metrics["repeated_no_scores"].value == FLOPS["scores"] / STEP
+    assert metrics["plans_measured"].value == 2 ** len(FLOPS)
 
 
 def test_prices_are_those_of_the_formula(metrics: dict[str, Metric]) -> None:

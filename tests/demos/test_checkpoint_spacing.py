@@ -103,6 +103,8 @@ def test_metrics_are_those_of_the_counts(metrics: dict[str, Metric]) -> None:
     for activation, s in SAVED.items():
         peaks = {k: by_hand(equal_segments(L, k), activation) for k in (1, 2, 3, 4, 6, 12)}
         best = [k for k, peak in peaks.items() if peak == min(peaks.values())]
+        none = {1: L + 3, 2: 2 * L + 2}[s]
+        assert metrics[f"peak_none_s{s}"].value * A == none * A + LOSS
         assert metrics[f"peak_one_s{s}"].value * A == peaks[1]
         assert metrics[f"peak_root_s{s}"].value * A == peaks[3]
         assert metrics[f"peak_best_s{s}"].value * A == min(peaks.values())

@@ -66,7 +66,7 @@ Forward = Callable[[Tensor, list[Tensor]], Tensor]
 
 
 def gelu(x: Tensor) -> Tensor:
-    """X Φ(x)."""
+    """Its input times Φ of it."""
     return x * 0.5 * (1 + torch.erf(x / 2**0.5))
 
 

@@ -77,6 +77,7 @@ def test_metrics_by_hand() -> None:
     unit = 4 * CONFIG.tokens * CONFIG.width
     assert metrics["forward_peak"] == (4 + 4) * unit
     assert metrics["inplace_forward_peak"] == (4 + 1) * unit
+    assert metrics["peak_ratio"] == (4 + 1) / (4 + 4)
 
 
 def test_silu_in_place_keeps_a_copy_of_its_input() -> None:

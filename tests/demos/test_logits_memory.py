@@ -92,4 +92,34 @@ def test_metrics() -> None:
     assert metrics["peak_over_saved"] == 3
     assert metrics["recomputed_flops_ratio"] == 4 / 3
     assert metrics["fused_flops_ratio"] == 1
+    assert metrics["peak_over_bf16"] == 6
     assert all(m.bound is None or 0 < m.value <= m.bound for m in found)
+
+
+def test_bytes_of_every_way_by_hand() -> None:
+    """A logit of fp32 is 4 bytes; each chunk keeps a scalar; what stands beside the logits is named.
+
+    Chunked: all log-softmaxes, and two gradients of the chunk that is on its way back. Recomputed: one
+    chunk at a time, beside dW and the dx of the chunks before. Fused: beside dx and dW the chunk's
+    logits and log-softmax in fp32, and the softmax and gradient of the chunk before, still named.
+    """
+    config = PRESETS["small"]
+    metrics = {m.name: m.value for m in run(config, lambda share, text: None).metrics}
+    T, H, V, k = config.tokens, config.width, config.vocabulary, config.chunks
+    logits, dx, dW = T * V, 2 * T * H, 2 * V * H
+    expected = {
+        "naive_saved": 4 * logits + 4,
+        "naive_peak": 12 * logits + 8,
+        "low_peak": 6 * logits + 4,
+        "chunked_saved": 4 * logits + 4 * k,
+        "chunked_peak": 4 * logits + 8 * logits // k + 4 * (k + 2),
+        "recomputed_saved": 0,
+        "recomputed_peak": 12 * logits // k + dW + dx * (k - 1) // k + 8,
+        "fused_saved": dx + dW,
+        "fused_peak": (4 + 4 + 4 + 2) * logits // k + dx + dW + 4,
+    }
+    assert {name: metrics[name] for name in expected} == expected
+    ratio = expected["chunked_saved"] / expected["naive_saved"]
+    assert metrics["chunked_saved_ratio"] == pytest.approx(ratio, rel=1e-12)
+    ratio = expected["naive_peak"] / expected["fused_peak"]
+    assert metrics["fused_peak_ratio"] == pytest.approx(ratio, rel=1e-12)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import cache
+
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from runnable_demos import loss_scaling
+from runnable_demos import loss_scaling, memory_breakdown
 from runnable_demos.loss_scaling import BF16, FP16, PRESETS, count, powers, received
+from runnable_demos.metrics import Result
 
 SMALL = PRESETS["small"]
 SMALLEST = -24  # of fp16's subnormals, as a power of two
@@ -14,10 +21,15 @@ LARGEST = 15  # of its binades
 
 
 @pytest.fixture(scope="module")
-def values() -> dict[str, float]:
+def result() -> Result:
     """One run of the small preset."""
     torch.manual_seed(SMALL.seed)
-    result = loss_scaling.run(SMALL, lambda *_: None)
+    return loss_scaling.run(SMALL, lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def values(result: Result) -> dict[str, float]:
+    """Its metrics by name."""
     return {metric.name: metric.value for metric in result.metrics}
 
 
@@ -84,3 +96,56 @@ def test_a_real_model(values: dict[str, float]) -> None:
     assert values["model_lost_scaled"] < 0.01
     assert values["model_lost_bf16"] < 0.01
     assert values["bf16_is_blind_to_scale"] is True
+
+
+@cache
+def gradients_of_a_model(dtype: torch.dtype | None, scale: float) -> Tensor:
+    """All gradients at the outputs of the Linears of a small GPT, on ``scale`` times its loss."""
+    torch.manual_seed(SMALL.seed)
+    config = memory_breakdown.Config(
+        layers=SMALL.layers, width=SMALL.width, heads=2, vocabulary=256, batch=4, length=64
+    )
+    model, tokens = memory_breakdown.build(config), memory_breakdown.make_tokens(config)
+    found: list[Tensor] = []
+
+    def note(take: Callable[[Tensor], None], output: Tensor) -> None:
+        output.register_hook(take)
+
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_hook(lambda _, __, output: note(found.append, output))
+    with torch.autocast("cpu", dtype) if dtype else nullcontext():
+        logits = model(tokens[:, :-1])
+    loss = F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+    (scale * loss).backward()
+    return torch.cat([g.flatten() for g in found])
+
+
+def test_what_a_model_loses_is_what_fp32_gradients_foretell(result: Result) -> None:
+    """Those that fp32 has at half of fp16's smallest subnormal or below, over all divisions."""
+    fp16, bf16 = result.figures[1].series
+    true = gradients_of_a_model(None, 1.0).abs().double()
+    assert fp16.x == bf16.x == tuple(4.0**k for k in range(8))
+    for divided, share in zip(fp16.x, fp16.y, strict=True):
+        assert share == pytest.approx(float((true / divided <= 2.0**-25).double().mean()), rel=0.05)
+    assert len(set(bf16.y)) == 1
+
+
+def test_the_named_shares_of_a_model(values: dict[str, float]) -> None:
+    """The loss is divided by 1,024 in each; 2^16 in front of it leaves a factor of 64."""
+
+    def zeros(dtype: torch.dtype, scale: float) -> float:
+        return float((gradients_of_a_model(dtype, scale) == 0).double().mean())
+
+    assert values["model_lost_scaled"] == zeros(FP16, 2**16 / 1024) != zeros(FP16, 2**16)
+    assert values["model_lost_bf16"] == zeros(BF16, 1 / 1024)
+    assert values["model_loses_half"] is (zeros(FP16, 1 / 1024) > 0.5)
+    assert values["bf16_is_blind_to_scale"] is (zeros(BF16, 1 / 1024) == zeros(BF16, 1))
+
+
+def test_losing_half_is_not_taken_for_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With other shares of zeros, both truth values are false."""
+    monkeypatch.setattr(loss_scaling, "lost_share", lambda config, dtype, scale: scale / 1e6)
+    found = {m.name: m.value for m in loss_scaling.run(SMALL, lambda *_: None).metrics}
+    assert found["model_loses_half"] is False
+    assert found["bf16_is_blind_to_scale"] is False
