@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,8 @@ from typing import Any
 import pytest
 
 from runnable_demos import provenance, records
-from runnable_demos.__main__ import USAGE, StopRun, configure, nearest
+from runnable_demos.__main__ import USAGE, StopRun, _gpu_alone, choose_device, configure, nearest
+from runnable_demos.discovery import Demo
 from runnable_demos.metrics import parameter
 
 DEMO = """
@@ -58,20 +62,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "sample.py").write_text(DEMO, encoding="utf-8")
     needy = 'REQUIRES = ("surely_no_such_package",)\n' + DEMO
     (folder / "needy.py").write_text(needy, encoding="utf-8")
+    (folder / "gaining.py").write_text("GPU = 1\n" + DEMO, encoding="utf-8")
+    huge = DEMO.replace("(4, TEXT, 1, 10**15)", "(10**14, TEXT, 1, 10**15)")
+    (folder / "huge.py").write_text(huge, encoding="utf-8")
     return folder
 
 
-def run(folder: Path, *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
+def run(
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> tuple[int, list[dict[str, Any]], str]:
     """Exit code, the lines on standard output, and standard error."""
     done = subprocess.run(
-        [
-            *(sys.executable, "-P", "-m", "runnable_demos", *arguments),
-            *("--demos", str(folder), "--out", str(folder / "out.json")),
-        ],
+        [sys.executable, "-P", "-m", "runnable_demos", *arguments, "--demos", str(folder)],
         capture_output=True,
         text=True,
         check=False,
         cwd=folder,
+        env={**os.environ, **(environment or {})},
     )
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
@@ -80,12 +87,9 @@ def test_a_run_leaves_a_record(folder: Path) -> None:
     """Progress comes line by line, prints stay out of it, and the record says how to repeat it."""
     code, lines, errors = run(folder, "sample", "--size", "small")
     assert code == 0
-    assert lines == [
-        {"progress": 0.5, "message": "half"},
-        {"record": str(folder / "out.json")},
-    ]
+    assert lines[0] == {"progress": 0.5, "message": "half"}
     assert "noise" in errors
-    record = records.load(folder / "out.json")
+    record = records.loads(lines[1]["record"])
     values = {metric.name: metric.value for metric in record.result.metrics}
     assert values["bytes"] == 8
     assert values["threads"] == 1
@@ -94,8 +98,8 @@ def test_a_run_leaves_a_record(folder: Path) -> None:
     assert record.sources == provenance.sources("sample", folder)
     assert {"device", "torch", "python", "platform", "threads", "seed"} <= record.environment.keys()
 
-    code, _, _ = run(folder, "sample", "--set", "n=3", "--set", "seed=7")
-    again = records.load(folder / "out.json")
+    code, lines, _ = run(folder, "sample", "--set", "n=3", "--set", "seed=7")
+    again = records.loads(lines[-1]["record"])
     draws = {metric.name: metric.value for metric in again.result.metrics}
     assert again.size == "custom"
     assert draws["bytes"] == 12
@@ -118,7 +122,9 @@ def test_a_run_leaves_a_record(folder: Path) -> None:
             "install",
         ),
         (["sample", "--set", "n=100000000000000"], 2, "sample does not fit in memory", "smaller"),
-        (["sample", "--device", "cuda"], 2, "there is no CUDA device", "--device cpu"),
+        (["huge"], 3, "huge does not fit in memory", "--size small"),
+        (["gaining", "--device", "cuda"], 2, "there is no CUDA device", "--device cpu"),
+        (["sample", "--device", "cuda"], 2, "sample gains nothing from a GPU", "--device cpu"),
     ],
 )
 def test_each_fault_is_one_sentence(
@@ -133,6 +139,7 @@ def test_each_fault_is_one_sentence(
     assert found == code
     assert error in lines[-1]["error"]
     assert "\n" not in lines[-1]["error"]
+    assert lines[-1]["code"] == code
     assert hint in lines[-1]["hint"]
     assert "Traceback" not in errors
 
@@ -156,7 +163,7 @@ class Config:
 def test_values_are_read_by_type() -> None:
     """Text becomes the type that the parameter has; bounds are inclusive."""
     changes = ["count=8", "rate=1e-1", "flag=True", "word=x=y"]
-    assert configure(Config(), "cuda", changes) == Config(8, 0.1, True, "x=y", "cuda")
+    assert configure(Config(), changes) == Config(8, 0.1, True, "x=y")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +184,7 @@ def test_values_are_read_by_type() -> None:
 def test_a_wrong_value_is_refused(change: str, message: str) -> None:
     """Each wrong value is wrong usage, with what is right."""
     with pytest.raises(StopRun, match=message) as stop:
-        configure(Config(), "cpu", [change])
+        configure(Config(), [change])
     assert stop.value.code == USAGE
 
 
@@ -186,3 +193,134 @@ def test_the_nearest_names_are_offered() -> None:
     assert nearest("cuont", ["count", "rate"]) == "did you mean count?"
     assert nearest("zzz", ["count", "rate"]) == "there are: count, rate"
     assert nearest("zzz", []) == "there are none"
+
+
+# --- GPUs ---
+
+
+def demo(gpu: int | None) -> Demo:
+    """A demo that gains from a GPU, or not."""
+    return Demo("sample", Path("sample.py"), {}, {}, (), gpu)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpu", "ranks", "gpus", "device", "why"),
+    [
+        ("cpu", 1, 1, 1, "cpu", ""),
+        ("auto", None, 1, 0, "cpu", ""),
+        ("auto", 1, 1, 0, "cpu", ""),
+        ("auto", None, 1, 8, "cpu", "gains nothing from a GPU"),
+        ("auto", 1, 1, 1, "cuda", ""),
+        ("cuda", 1, 1, 1, "cuda", ""),
+        ("auto", 1, 2, 1, "cpu", "2 ranks need 2 CUDA devices, and there is 1"),
+        ("auto", 1, 4, 3, "cpu", "4 ranks need 4 CUDA devices, and there are 3"),
+        ("auto", 1, 4, 4, "cuda", ""),
+    ],
+)
+def test_a_gpu_is_taken_where_it_helps_and_suffices(
+    wanted: str, gpu: int | None, ranks: int, gpus: int, device: str, why: str
+) -> None:
+    """``auto`` takes a GPU for a demo that gains from it, one for each rank, and else says why not."""
+    found, said = choose_device(wanted, demo(gpu), ranks, gpus)
+    assert found == device
+    assert (why in said) if why else (said == "")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "ranks", "gpus", "message"),
+    [
+        (None, 1, 1, "sample gains nothing from a GPU"),
+        (None, 1, 0, "sample gains nothing from a GPU"),
+        (1, 1, 0, "there is no CUDA device"),
+        (1, 2, 1, "2 ranks need 2 CUDA devices, and there is 1"),
+    ],
+)
+def test_cuda_by_name_is_had_or_refused(
+    gpu: int | None, ranks: int, gpus: int, message: str
+) -> None:
+    """Who asks for CUDA by name never gets a CPU's record: it is wrong usage, with what to do."""
+    with pytest.raises(StopRun, match=message) as stop:
+        choose_device("cuda", demo(gpu), ranks, gpus)
+    assert (stop.value.code, stop.value.hint) == (USAGE, "use --device cpu")
+
+
+FAKE = """
+import torch
+torch.cuda.is_available = lambda: True
+torch.cuda.device_count = lambda: 1
+torch.cuda.get_device_name = lambda *_: "NVIDIA H200"
+"""
+
+
+@pytest.fixture
+def faked(tmp_path: Path) -> dict[str, str]:
+    """An environment in which PyTorch believes that it has one GPU."""
+    (tmp_path / "sitecustomize.py").write_text(FAKE)
+    return {"PYTHONPATH": str(tmp_path), "TRITON_INTERPRET": "1"}
+
+
+def test_a_demo_that_never_touches_a_gpu_makes_no_gpu_record(
+    folder: Path, faked: dict[str, str]
+) -> None:
+    """Beside a GPU it runs on the CPU, says so, and its record is a CPU's in every respect."""
+    code, lines, errors = run(folder, "sample", "--device", "auto", environment=faked)
+    assert code == 0, errors
+    assert lines[0] == {"note": "sample gains nothing from a GPU: it runs on the CPU"}
+    record = records.loads(lines[-1]["record"])
+    assert record.device == "cpu"
+    assert record.environment["device"].startswith("CPU")
+    assert [p.value for p in record.parameters if p.name == "device"] == ["cpu"]
+
+
+def test_ranks_without_a_gpu_each_run_on_the_cpu(tmp_path: Path, faked: dict[str, str]) -> None:
+    """Two ranks beside one GPU: ``auto`` runs them on the CPU and says so, ``cuda`` is refused."""
+    two = DEMO.replace("    way: str", "    ranks: int = parameter(2, TEXT, 2, 8)\n    way: str")
+    (tmp_path / "two.py").write_text("GPU = 1\n" + two, encoding="utf-8")
+    code, lines, errors = run(tmp_path, "two", "--device", "auto", environment=faked)
+    assert code == 0, errors
+    assert "2 ranks need 2 CUDA devices, and there is 1" in lines[0]["note"]
+    assert records.loads(lines[-1]["record"]).device == "cpu"
+    code, lines, _ = run(tmp_path, "two", "--device", "cuda", environment=faked)
+    assert (code, lines[-1]["error"]) == (2, "2 ranks need 2 CUDA devices, and there is 1")
+
+
+def test_a_bound_that_a_gpu_exceeds_is_recorded(tmp_path: Path, faked: dict[str, str]) -> None:
+    """On the CPU the run fails; on a GPU the value is what was found, and stands in its record."""
+    metric = 'Metric("bytes", value, "B", "exact", TEXT, TEXT)'
+    assert metric in DEMO
+    beyond = DEMO.replace(metric, 'Metric("error", 0.5, "", "bounded", TEXT, TEXT, 0.25, TEXT)')
+    (tmp_path / "beyond.py").write_text("GPU = 1\n" + beyond, encoding="utf-8")
+    code, lines, errors = run(tmp_path, "beyond", "--device", "auto", environment=faked)
+    assert code == 0, errors
+    record = records.loads(lines[-1]["record"])
+    assert (record.device, record.environment["device"]) == ("h200", "NVIDIA H200")
+    assert record.result.metrics[0].value == 0.5
+    code, lines, _ = run(tmp_path, "beyond", "--device", "cpu", environment=faked)
+    assert code == 3
+    assert "metric error is 0.5, above its bound 0.25" in lines[-1]["error"]
+
+
+def test_one_gpu_runs_one_demo_at_a_time(tmp_path: Path) -> None:
+    """A run waits for the end of another that uses the GPU, and says that it does."""
+    lock = tmp_path / "lock"
+    events: list[str] = []
+    begun, waits = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with _gpu_alone(events.append, lock):
+            begun.set()
+            assert waits.wait(30)
+            events.append("the first ends")
+
+    def note(words: str) -> None:
+        events.append(words)
+        waits.set()
+
+    other = threading.Thread(target=first)
+    other.start()
+    assert begun.wait(30)
+    with _gpu_alone(note, lock):
+        events.append("the second begins")
+    other.join()
+    waiting = "another run uses the GPU: waiting for its end"
+    assert events == [waiting, "the first ends", "the second begins"]
