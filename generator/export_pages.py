@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import yaml
-
 from markupsafe import escape
 
 from generator import assets, pages
