@@ -3,6 +3,9 @@
 Obsidian differs from the Markdown of cards in what it adds (``[[links]]``, ``#tags``, ``==marks==``,
 ``%%comments%%``, ``^block-ids``), so that text has to be escaped for it; a line's end is a line
 break; and ``|`` splits a table's cell even inside a formula or a link.
+
+Widespread plugins run what stands in a note: Dataview inline code that begins with ``=`` or ``$=``,
+and fences by their language; Templater ``<% … %>`` anywhere. What a card says is never run.
 """
 
 from __future__ import annotations
@@ -11,14 +14,23 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from markdown_it.token import Token
+from pygments.lexers import find_lexer_class_by_name
+from pygments.util import ClassNotFound
 
 from generator.lang import CALLOUT_LABELS, Lang
 from generator.line_ends import line_end
 from generator.model import Link
 
 _SPECIAL = re.compile(
-    r"[\\`*\[\]<$#]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|=(?==)|%(?=%)|(?<=\s)\^(?=[A-Za-z0-9-]+$)"
+    r"[\\`*\[\]<$#^]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|=(?==)|%(?=%)|(?<=:):"  # k:: v is a field
 )
+_ENTITY = re.compile(r"&(?=#?\w+;)")
+_JOINER = "\u2060"
+"""Takes no room, and keeps the characters beside it from being read as one mark."""
+_RUN_INLINE = re.compile(r"\s*\$?=")
+_RUN_IN_TEXT = re.compile(rf"`(?={_RUN_INLINE.pattern})")
+_RUN_FENCES = {"mermaid", "output"}
+"""Languages that are known to Pygments, too: a diagram, and what Execute Code writes results to."""
 _BLOCK_START = re.compile(r"^(?:[-+>](?=\s|$)|\d{1,9}(?=[.)](?:\s|$))|={3,}$|-{3,}$|\|)")
 _LIST = re.compile(r"- |\d+\. ")
 _FENCES = re.compile(r"`{3,}")
@@ -34,9 +46,33 @@ def block_id(*parts: str) -> str:
 
 
 def escaped(text: str, *, table: bool = False) -> str:
-    """Text that Obsidian shows as it is."""
-    text = _SPECIAL.sub(lambda match: "\\" + match[0], text)
+    """Text that Obsidian shows as it is, within a line."""
+    text = _SPECIAL.sub(lambda match: "\\" + match[0], " ".join(text.splitlines()))
+    text = _ENTITY.sub("&amp;", text)
     return text.replace("|", "\\|") if table else text
+
+
+def paragraph(text: str) -> str:
+    """Text that Obsidian shows as it is, at the beginning of a line."""
+    return _opened(escaped(" ".join(text.split())))
+
+
+def value(text: str) -> str:
+    """Text as a property, which a table of Dataview shows as Markdown."""
+    return _RUN_IN_TEXT.sub(rf"\g<0>{_JOINER}", text)
+
+
+def inert(note: str) -> str:
+    """A whole note without the one mark that a plugin looks for everywhere, even in code."""
+    return note.replace("<%", f"<{_JOINER}%")
+
+
+def link(note: str, anchor: str, label: str, *, table: bool = False) -> str:
+    """A link within the vault: a wikilink, unless its label, which is Markdown, is more than text."""
+    if is_plain(label):
+        return wikilink(note + anchor, label, table=table)
+    file = f"{note}.md".replace(" ", "%20") if note else ""
+    return f"[{label}]({file}{anchor})"
 
 
 def wikilink(target: str, label: str, *, table: bool = False) -> str:
@@ -92,7 +128,7 @@ class Writer:
         raise ValueError(f"no Markdown for the token {token.type}")
 
     def _paragraph(self, _: Token, inner: Sequence[Token]) -> str:
-        return _BLOCK_START.sub(lambda match: _escape_last(match[0]), self.line(inner))
+        return _opened(self.line(inner))
 
     def _heading(self, token: Token, inner: Sequence[Token]) -> str:
         return "#" * int(token.tag[1:]) + " " + self.line(inner)
@@ -191,7 +227,7 @@ class Writer:
 
 def is_plain(label: str) -> bool:
     """Whether a label is text alone, which is all that a wikilink shows."""
-    return re.search(r"[\\`*_$\[\]|]", label) is None
+    return re.search(r"[\\`*_$\[\]|<>&]", label) is None
 
 
 def _closing(tokens: Sequence[Token], index: int) -> int:
@@ -212,20 +248,35 @@ def _prefixed(text: str, prefix: str, first: str | None = None) -> str:
     return "\n".join(lines)
 
 
+def _opened(line: str) -> str:
+    """A line of text that begins no list, quote, rule or table."""
+    return _BLOCK_START.sub(lambda match: _escape_last(match[0]), line)
+
+
 def _escape_last(start: str) -> str:
     """The start of a paragraph that would begin a block, with its mark escaped."""
     return start + "\\" if start[0].isdigit() else "\\" + start
 
 
 def _fence(content: str, language: str) -> str:
-    # A fence called "output" is what the Execute Code plugin writes results to.
-    language = "text" if language == "output" else language
+    language = language if _is_code(language) else "text" if language else ""
     longest = max((len(run) for run in _FENCES.findall(content)), default=2)
     marks = "`" * (longest + 1)
     return f"{marks}{language}\n{content.rstrip()}\n{marks}"
 
 
+def _is_code(language: str) -> bool:
+    """Whether a fence of this language is a listing everywhere, and no plugin's to run or draw."""
+    try:
+        find_lexer_class_by_name(language)
+    except ClassNotFound:
+        return False
+    return language.lower() not in _RUN_FENCES
+
+
 def _code(content: str, table: bool) -> str:
+    if _RUN_INLINE.match(content):
+        content = _JOINER + content
     longest = max((len(run) for run in _TICKS.findall(content)), default=0)
     marks = "`" * (longest + 1)
     padding = " " if content.startswith("`") or content.endswith("`") else ""

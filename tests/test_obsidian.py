@@ -6,7 +6,17 @@ import pytest
 
 from generator import markdown
 from generator.lines import Lines
-from generator.obsidian import Writer, block_id, callout, wikilink, with_block_id
+from generator.obsidian import (
+    Writer,
+    block_id,
+    callout,
+    inert,
+    link,
+    paragraph,
+    value,
+    wikilink,
+    with_block_id,
+)
 
 
 def written(source: str, lang: str = "en") -> str:
@@ -52,6 +62,14 @@ CHANGED = {
     "no ordered list": (r"1\. one", r"1\. one"),
     "no quote": (r"\> one", r"\> one"),
     "no heading": (r"\# one", r"\# one"),
+    "no block id of its own": (r"^note", r"\^note"),
+    "no field": ("proven:: 9", r"proven:\: 9"),
+    "no entity": (r"\&lt;b> and \&#60;", r"&amp;lt;b> and &\#60;"),
+    "no inline query": ("`= this.x` and ` $= dv.x`", "`\u2060= this.x` and `\u2060 $= dv.x`"),
+    "no script of Dataview": ("```dataviewjs\nx\n```", "```text\nx\n```"),
+    "no query": ("```Query\nx\n```", "```text\nx\n```"),
+    "no diagram": ("```mermaid\nx\n```", "```text\nx\n```"),
+    "no language with a brace": ("```python{run=1}\nx\n```", "```text\nx\n```"),
     "backslash": (r"C:\\x", r"C:\\x"),
     "a line's end is no break": ("one\ntwo", "one two"),
     "a hard break is one": ("one\\\ntwo", "one\ntwo"),
@@ -64,6 +82,33 @@ CHANGED = {
 def test_what_obsidian_reads_otherwise_is_escaped(source: str, expected: str) -> None:
     """Text that Obsidian would take for markup stays text."""
     assert written(source) == expected
+
+
+def test_templater_finds_nothing_to_run() -> None:
+    """Its mark is broken wherever it stands, since it is looked for in the whole file."""
+    for source in (r"\<% tp.x %>", "`<% tp.x %>`", "```js\n<% tp.x %>\n```", "$a<%b$"):
+        note = inert(written(source))
+        assert "<%" not in note
+        assert "<%" in note.replace("\u2060", "")
+
+
+def test_a_property_shown_by_dataview_runs_nothing() -> None:
+    """Inline code in it would be run where a table shows the property as Markdown."""
+    assert value("a `$= x` and `b`") == "a `\u2060$= x` and `b`"
+
+
+def test_text_at_the_beginning_of_a_line_begins_nothing() -> None:
+    """Summaries and questions come as plain text, and may begin like a list, a rule or a quote."""
+    begun = {"- a": r"\- a", "> [!note] a": r"\> \[!note\] a", "1. a": r"1\. a", "---": r"\---"}
+    assert {text: paragraph(text) for text in begun} == begun
+    assert paragraph("a\n- b") == "a - b"
+
+
+def test_a_label_that_is_more_than_text_is_a_markdown_link() -> None:
+    """A wikilink shows its label as it stands, escapes and all."""
+    assert link("M1 x", "", "C") == "[[M1 x|C]]"
+    assert link("M1 x", "", r"C\#") == r"[C\#](M1%20x.md)"
+    assert link("", "#^a", "$x$") == "[$x$](#^a)"
 
 
 def test_a_line_s_end_between_chinese_characters_is_no_space() -> None:

@@ -7,9 +7,13 @@ other notes have a capital letter and a space in their names, which no id has.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from string import punctuation
+from urllib.parse import quote
 
 import yaml
 
@@ -35,8 +39,11 @@ from generator.obsidian import (
     block_id,
     callout,
     escaped,
-    is_plain,
+    inert,
+    link,
+    paragraph,
     row,
+    value,
     wikilink,
     with_block_id,
 )
@@ -58,7 +65,7 @@ def export(book: Book, out: Path, demos: Path | None) -> None:  # noqa: ARG001 -
     for name, text in _notes(book):
         file = out / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8", newline="\n")
+        file.write_text(inert(text), encoding="utf-8", newline="\n")
 
 
 def _notes(book: Book) -> Iterator[tuple[str, str]]:
@@ -114,18 +121,26 @@ def _cell(text: Text) -> str:
     return "<br>".join(dict.fromkeys(escaped(text[lang], table=True) for lang in LANGS))
 
 
-def _properties(values: Mapping[str, object]) -> str:
+def _properties(values: Mapping[str, str | int | date | Sequence[str]]) -> str:
     """A note's properties: flat, with lists as lists and links as quoted text."""
-    text = yaml.safe_dump(dict(values), allow_unicode=True, sort_keys=False, width=1000)
+    shown = {
+        name: value(each)
+        if isinstance(each, str)
+        else [value(entry) for entry in each]
+        if isinstance(each, Sequence)
+        else each
+        for name, each in values.items()
+    }
+    text = yaml.safe_dump(shown, allow_unicode=True, sort_keys=False, width=math.inf)
     return f"---\n{text}---"
 
 
 def _card_link(book: Book, name: str, *, table: bool = False) -> str:
     """A link to a card; a planned one is its title."""
-    title = on_one_line(book.title_of(name))
+    title = escaped(on_one_line(book.title_of(name)), table=table)
     if name in book.library.cards:
-        return wikilink(name, title, table=table)
-    return f"{escaped(title, table=table)} ({_say('待写', 'planned')})"
+        return link(name, "", title, table=table)
+    return f"{title} ({_say('待写', 'planned')})"
 
 
 # --- cards ---------------------------------------------------------------------------------------
@@ -198,8 +213,8 @@ class _CardNote:
     def _evidence(self) -> Iterator[str]:
         for panel in self.book.panels(self.card):
             record = panel.record
-            yield f"## {on_one_line(record.title)}"
-            yield escaped(on_one_line(record.question))
+            yield f"## {escaped(on_one_line(record.title))}"
+            yield paragraph(on_one_line(record.question))
             if panel.stale:
                 yield callout(
                     "warning",
@@ -230,7 +245,7 @@ class _CardNote:
         if self.card.sources:
             yield f"## {_say('文献', 'Sources')}"
             yield "\n".join(
-                f"- [{escaped(source.title)}](<{source.url}>), {escaped(source.where)}"
+                f"- [{escaped(source.title)}](<{_url(source.url)}>), {escaped(source.where)}"
                 for source in self.card.sources.values()
             )
 
@@ -242,7 +257,7 @@ class _CardNote:
             ("Python", environment.get("python", "")),
             (_say("记录于", "recorded"), record.recorded),
         ]
-        return "\n".join(f"- {name}: {escaped(value)}" for name, value in facts if value)
+        return "\n".join(f"- {name}: {escaped(found)}" for name, found in facts if found)
 
     def _connections(self) -> Iterator[str]:
         library, card = self.book.library, self.card
@@ -259,7 +274,7 @@ class _CardNote:
         ]
         for path in library.paths:
             if later := self.book.next_in(path, card.id):
-                here = wikilink(_path_note(path), on_one_line(path.title))
+                here = link(_path_note(path), "", escaped(on_one_line(path.title)))
                 lines.append(f"- {here} → {_card_link(self.book, later.id)}")
         yield "\n".join(lines)
 
@@ -302,38 +317,35 @@ class _LinkWriter:
     card: Card
     lang: Lang
 
-    def __call__(self, link: Link, label: str, table: bool) -> str:
-        match link:
+    def __call__(self, found: Link, label: str, table: bool) -> str:
+        match found:
             case Claim():
-                target = f"#^{_evidence_id(link.demo, link.device)}"
-                shown = _to("", target, label, table=table)
-                verdict = judge(link, self.book.library.evidence)
+                target = f"#^{_evidence_id(found.demo, found.device)}"
+                shown = link("", target, label, table=table)
+                verdict = judge(found, self.book.library.evidence)
                 state = verdict.state if isinstance(verdict, Verdict) else "stale"
                 # A tick behind every other word would say nothing: what has no mark is proven.
                 return {"proven": shown, "refuted": f"~~{shown}~~"}.get(
                     state, shown + STATE_MARKS[state]
                 )
             case CardLink():
-                if link.card not in self.book.library.cards:
+                if found.card not in self.book.library.cards:
                     return label
-                anchor = f"#^{_item_id(link.anchor, self.lang)}" if link.anchor else ""
-                return _to(link.card, anchor, label, table=table)
+                anchor = f"#^{_item_id(found.anchor, self.lang)}" if found.anchor else ""
+                return link(found.card, anchor, label, table=table)
             case Citation():
-                source = self.card.sources[link.source]
-                title = f"{source.title}, {link.where or source.where}".replace('"', "'")
-                return f'[{label}](<{source.url}> "{escaped(title, table=table)}")'
+                source = self.card.sources[found.source]
+                title = f"{source.title}, {found.where or source.where}".replace('"', "'")
+                return f'[{label}](<{_url(source.url)}> "{escaped(title, table=table)}")'
             case Given():
                 return label
             case _:
-                return f"[{label}](<{link.url}>)"
+                return f"[{label}](<{_url(found.url)}>)"
 
 
-def _to(note: str, anchor: str, label: str, *, table: bool) -> str:
-    """A link within the vault: a wikilink, unless its label holds a formula or other markup."""
-    if is_plain(label):
-        return wikilink(note + anchor, label, table=table)
-    file = f"{note}.md" if note else ""
-    return f"[{label}]({file}{anchor})"
+def _url(address: str) -> str:
+    """An address that ends where its brackets end, also in a cell of a table."""
+    return quote(address, safe="".join(set(punctuation) - set('\\<>|`"')))
 
 
 # --- other notes ---------------------------------------------------------------------------------
@@ -359,7 +371,7 @@ def _home(book: Book) -> str:
         lines += [
             f"## {_say('从哪里开始', 'Where to begin')}",
             "\n".join(
-                f"- {wikilink(_path_note(path), on_one_line(path.title))}"
+                f"- {link(_path_note(path), '', escaped(on_one_line(path.title)))}"
                 for path in book.library.paths
             ),
         ]
@@ -377,11 +389,11 @@ def _state(state: State) -> str:
 def _module_lines(book: Book) -> Iterator[str]:
     for module in book.library.modules.values():
         number = len(book.cards_of(module))
-        name = f"{module.code} {on_one_line(module.title)}"
+        name = escaped(f"{module.code} {on_one_line(module.title)}")
         if number:
-            yield f"- {wikilink(_module_note(module), name)}: {number}"
+            yield f"- {link(_module_note(module), '', name)}: {number}"
         else:
-            yield f"- {escaped(name)} ({_say('待写', 'planned')})"
+            yield f"- {name} ({_say('待写', 'planned')})"
 
 
 def _module(book: Book, module: Module) -> str:
@@ -392,7 +404,7 @@ def _module(book: Book, module: Module) -> str:
                 "aliases": list(dict.fromkeys(module.title.values())),
             }
         ),
-        "\n\n".join(escaped(module.summary[lang]) for lang in LANGS),
+        "\n\n".join(paragraph(module.summary[lang]) for lang in LANGS),
     ]
     heads = [_say("卡片", "Card"), _say("难度", "Level"), _say("有证明的数字", "Numbers proven")]
     for topic in module.topics.values():
@@ -409,11 +421,11 @@ def _module(book: Book, module: Module) -> str:
                 for card in cards
             ]
             table = "\n".join([row(heads), row(["---", "---", "---:"]), *rows])
-            parts += [f"## {on_one_line(topic.title)}", table]
+            parts += [f"## {escaped(on_one_line(topic.title))}", table]
     if module.planned:
         parts += [
             f"## {_say('待写', 'Planned')}",
-            "\n".join(f"- {escaped(on_one_line(card.title))}" for card in module.planned),
+            "\n".join(f"- {paragraph(on_one_line(card.title))}" for card in module.planned),
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -423,7 +435,7 @@ def _path(book: Book, path: LearningPath) -> str:
         _properties(
             {"title": on_one_line(path.title), "aliases": list(dict.fromkeys(path.title.values()))}
         ),
-        "\n\n".join(escaped(path.summary[lang]) for lang in LANGS),
+        "\n\n".join(paragraph(path.summary[lang]) for lang in LANGS),
         "\n".join(f"{n}. {_card_link(book, name)}" for n, name in enumerate(path.cards, start=1)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -454,7 +466,7 @@ def _canvas(book: Book) -> str:
         what = (
             {"type": "file", "file": f"{CARDS}/{node.id}.md"}
             if node.card
-            else {"type": "text", "text": escaped(on_one_line(node.title))}
+            else {"type": "text", "text": paragraph(on_one_line(node.title))}
         )
         size = frame(node.x, node.y, graph.NODE_WIDTH, graph.NODE_HEIGHT)
         nodes.append({"id": node.id, **what, **size})
