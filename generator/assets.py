@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from generator import math_font
+
 _ROOT = Path(__file__).parent.parent
 OVERRIDES = _ROOT / "site_overrides"
 _VENDOR = Path(__file__).parent / "vendor"
@@ -13,14 +15,15 @@ LIBRARIES = ("minisearch.js", "ts-fsrs.js")
 FONT = "stix-two-math.woff2"
 EARLY = "early.js"
 """Runs before the first paint, so it stands in the head; all other scripts are deferred."""
+EARLY_PARTS = ("store.js", "early.js")
 THEME_SCRIPTS = ("material.js", "palette.js")
 """What the theme would write into each page, whose policy lets no script stand there; the first
 is a part of ``EARLY``, the second runs where the body has begun."""
 _FIRST = {"tokens.css": 0, "core.js": 0}
-SITE_ONLY = ("material.css", *THEME_SCRIPTS)
+SITE_ONLY = ("font.css", "material.css", *THEME_SCRIPTS)
 HANDBOOK_ONLY = ("handbook.css", "handbook.js")
-PAGE_SCRIPTS = ("graph.js", "study.js")
-"""Of use on the page of that name alone; the theme's ``main.html`` loads them there."""
+PAGE_SCRIPTS = {"graph.js": ("graph.js",), "study.js": ("progress.js", "study.js")}
+"""Of use on the page of that name alone, each file with its parts; ``main.html`` loads them there."""
 STYLE = "proofdeck.css"
 SCRIPT = "proofdeck.js"
 """What every page of the site loads, each one file: fewer requests, and better packed."""
@@ -37,21 +40,29 @@ def styles() -> list[Path]:
 
 def scripts() -> list[Path]:
     """All deferred scripts, the one that the others use first."""
-    return [path for path in _ordered((OVERRIDES / "scripts").glob("*.js")) if path.name != EARLY]
+    return [
+        path
+        for path in _ordered((OVERRIDES / "scripts").glob("*.js"))
+        if path.name not in EARLY_PARTS
+    ]
 
 
 def bundles() -> dict[str, bytes]:
     """The styles and scripts of the site by address: one of each for all pages, and ``PAGE_SCRIPTS``."""
-    alone = (*HANDBOOK_ONLY, *PAGE_SCRIPTS, *THEME_SCRIPTS)
-    folder = OVERRIDES / "scripts"
-    material, palette = (folder / name for name in THEME_SCRIPTS)
+    elsewhere = {*HANDBOOK_ONLY, *THEME_SCRIPTS}
+    elsewhere |= {name for parts in PAGE_SCRIPTS.values() for name in parts}
+    material, palette = THEME_SCRIPTS
     return {
         STYLE: _joined(path for path in styles() if path.name not in HANDBOOK_ONLY),
-        SCRIPT: _joined(path for path in scripts() if path.name not in alone),
-        EARLY: _joined([folder / EARLY, material]),
-        palette.name: palette.read_bytes(),
-        **{path.name: path.read_bytes() for path in scripts() if path.name in PAGE_SCRIPTS},
+        SCRIPT: _joined(path for path in scripts() if path.name not in elsewhere),
+        EARLY: _scripts(*EARLY_PARTS, material),
+        palette: _scripts(palette),
+        **{name: _scripts(*parts) for name, parts in PAGE_SCRIPTS.items()},
     }
+
+
+def _scripts(*names: str) -> bytes:
+    return _joined(OVERRIDES / "scripts" / name for name in names)
 
 
 def _joined(paths: Iterable[Path]) -> bytes:
@@ -59,8 +70,8 @@ def _joined(paths: Iterable[Path]) -> bytes:
 
 
 def early_script() -> str:
-    """The script for the head."""
-    return (OVERRIDES / "scripts" / EARLY).read_text(encoding="utf-8")
+    """The scripts for the head, as one."""
+    return _scripts(*EARLY_PARTS).decode()
 
 
 def vendor(name: str) -> Path:
@@ -69,6 +80,11 @@ def vendor(name: str) -> Path:
     if not path.is_file():
         raise MissingAssetsError(f"{name} has not been fetched: run `make build`")
     return path
+
+
+def font(characters: frozenset[str]) -> bytes:
+    """The math font for these characters."""
+    return math_font.cut(vendor(FONT), characters)
 
 
 def _ordered(paths: Iterable[Path]) -> list[Path]:

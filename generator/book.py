@@ -13,6 +13,7 @@ from typing import get_args
 
 from markupsafe import Markup
 
+from generator import math_font
 from generator.evidence import State, Verdict, judge
 from generator.lang import LANGS, Lang, Text
 from generator.library import Library
@@ -67,6 +68,20 @@ class Book:
 
     library: Library
     cards: Mapping[str, RenderedCard]
+
+    @cached_property
+    def formula_characters(self) -> frozenset[str]:
+        """Every character of every formula: what the math font has to draw."""
+        return math_font.characters(
+            html
+            for card in self.cards.values()
+            for half in card.sections.values()
+            for section in half.values()
+            for html in (
+                section.html,
+                *(part for item in section.items for part in (item.title, item.body)),
+            )
+        )
 
     def panels(self, card: Card) -> tuple[DemoPanel, ...]:
         """The demos that the claims of ``card`` name, each with the metrics that it claims."""

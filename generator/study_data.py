@@ -32,7 +32,8 @@ def study_data(library: Library) -> dict[str, Any]:
     A number also carries the demo's title (``of``), how it was measured (``how``), the id of its
     row of evidence, the answer as printed in each language (``text``), its ``value`` and
     ``tolerance`` in ``unit``, and the worth of its printed unit (``factor``).
-    ``cards``, ``modules`` and ``paths`` serve the filters; ``units`` maps each spelling of a unit
+    ``cards``, ``modules`` and ``paths`` serve the filters; ``successors`` maps ids that cards had to
+    those that they have, so that schedules move; ``units`` maps each spelling of a unit
     to the unit of metrics and its worth, ``multipliers`` words such as 万.
     """
     return {
@@ -46,6 +47,9 @@ def study_data(library: Library) -> dict[str, Any]:
         "cards": {
             card.id: {"title": dict(card.title), "module": card.module, "tags": list(card.tags)}
             for card in library.cards.values()
+        },
+        "successors": {
+            former: card.id for card in library.cards.values() for former in card.formerly
         },
         "items": [item for card in library.cards.values() for item in _items(card, library)],
         "units": {name: [unit, float(worth)] for name, (unit, worth) in SYMBOLS.items()},

@@ -69,7 +69,7 @@ def make(book: Book) -> str:
         book=book,
         about=pages.ABOUT,
         favicon=base64.b64encode(FAVICON.encode()).decode(),
-        font=base64.b64encode(assets.vendor(assets.FONT).read_bytes()).decode(),
+        font=base64.b64encode(assets.font(book.formula_characters)).decode(),
         policy=policy([early, *scripts], alone=True),
         early=early,
         styles=vouched("\n".join(path.read_text(encoding="utf-8") for path in styles), "ours"),

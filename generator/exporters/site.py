@@ -80,8 +80,9 @@ def _files(content: Book, site_url: str) -> Mapping[str, bytes]:
         "robots.txt": _robots(site_url).encode(),
     }
     files |= assets.bundles()
-    for name in (*assets.LIBRARIES, assets.FONT):
+    for name in assets.LIBRARIES:
         files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
+    files[f"vendor/{assets.FONT}"] = assets.font(content.formula_characters)
     for address, html in pages.redirects(content):
         files[address] = html.encode()
     return files

@@ -2,7 +2,7 @@
 // It can be pointed at, stays until the reader leaves, and Esc closes it (WCAG 1.4.13).
 (function () {
   "use strict";
-  const { element, say } = window.pd;
+  const { element, say, target } = window.pd;
 
   const VERDICTS = {
     proven: ["✓ 已证明：每次运行都重算并相等", "✓ Proven: recomputed by every run, and equal"],
@@ -16,11 +16,10 @@
 
   let tip, shown, timer;
 
-  const row = (claim) => document.getElementById(decodeURIComponent(claim.hash.slice(1)));
   const copied = (node) => [...(node?.childNodes || [])].map((child) => child.cloneNode(true));
 
   function fill(claim) {
-    const line = row(claim);
+    const line = target(claim);
     if (!line) return false;
     const demo = line.closest(".pd-demo");
     const [number, label, how] = line.cells;
@@ -117,7 +116,7 @@
   document.addEventListener("click", (event) => {
     const claim = claimAt(event);
     if (!claim) return;
-    if (touched && shown !== claim && row(claim)) {
+    if (touched && shown !== claim && target(claim)) {
       event.preventDefault();
       show(claim);
     } else {

@@ -1,29 +1,10 @@
-// What the other scripts share: settings, storage, bilingual text, elements, keys, addresses.
+// What the other scripts share: settings, bilingual text, elements, keys, addresses.
 (function () {
   "use strict";
+  const { store } = window.pd;
   const root = document.documentElement;
   const handbook = root.hasAttribute("data-pd-handbook");
   const base = new URL((root.dataset.pdBase || ".").replace(/\/+$/, "/"), location.href);
-
-  // Storage that is never fatal.
-  const store = {
-    get(name, fallback) {
-      try {
-        const text = localStorage.getItem("proofdeck." + name);
-        return text === null ? fallback : JSON.parse(text);
-      } catch {
-        return fallback;
-      }
-    },
-    set(name, value) {
-      try {
-        localStorage.setItem("proofdeck." + name, JSON.stringify(value));
-        return true;
-      } catch {
-        return false;
-      }
-    },
-  };
 
   // What is at the top of the window stays there while a change makes the text above longer or shorter.
   function inPlace(change) {
@@ -43,7 +24,7 @@
       root.dataset["pd" + name[0].toUpperCase() + name.slice(1)] = value;
       document.dispatchEvent(new CustomEvent("pd:set", { detail: { name, value } }));
     });
-    if (keep) store.set("settings", { ...store.get("settings", {}), [name]: value });
+    if (keep) store.write("settings", { ...store.settings(), [name]: value });
   }
   function onSet(name, act) {
     document.addEventListener("pd:set", (event) => event.detail.name === name && act(event.detail.value));
@@ -74,15 +55,26 @@
   const keys = [];
   const key = (names, zh, en, act) => keys.push({ names: [].concat(names), zh, en, act });
 
-  // A card's address, and a place in it: the handbook has all cards in one document.
+  // A card's address, and a place in it: the handbook has all cards in one document. What is empty is left out.
   const anchor = (card, id) => (handbook ? (id ? card + "--" + id : "card-" + card) : id);
-  function address(card, id, query) {
+  function address(card, id, query = {}) {
     if (handbook) return "#" + anchor(card, id);
     const url = new URL("cards/" + card + "/", base);
-    for (const [name, value] of Object.entries(query || {})) url.searchParams.set(name, value);
+    for (const [name, value] of Object.entries(query)) if (value) url.searchParams.set(name, value);
     if (id) url.hash = id;
     return url.href;
   }
+
+  // The place that an address names behind "#", and its element; an escape that is none is taken as it stands.
+  function place(link = location) {
+    const name = link.hash.slice(1);
+    try {
+      return decodeURIComponent(name);
+    } catch {
+      return name;
+    }
+  }
+  const target = (link) => document.getElementById(place(link));
 
   // Data and libraries are loaded when they are first needed; the handbook carries both inside.
   async function data(name) {
@@ -117,10 +109,10 @@
     region.textContent = text;
   }
 
-  window.pd = {
-    root, handbook, base, store, get, set, onSet, element, say, words, languages,
-    keys, key, anchor, address, data, library, announce,
-  };
+  Object.assign(window.pd, {
+    root, handbook, base, get, set, onSet, element, say, words, languages,
+    keys, key, anchor, address, place, target, data, library, announce,
+  });
 
   // Any button with data-pd-set="name" sets that setting to its value.
   function reflect() {

@@ -1,14 +1,13 @@
 // Reading depth: 30 seconds, two minutes, all. Styles hide what is deeper; a link into it brings it back.
 (function () {
   "use strict";
-  const { get, set, onSet, element, say } = window.pd;
+  const { get, set, onSet, element, say, target } = window.pd;
 
   function reveal() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const section = target?.closest(".pd-section");
+    const section = target()?.closest(".pd-section");
     if (!section || getComputedStyle(section).display !== "none") return;
     set("depth", "deep", { keep: false });
-    target.scrollIntoView();
+    target().scrollIntoView();
   }
 
   for (const card of document.querySelectorAll(".pd-card")) {

@@ -1,9 +1,8 @@
 // Follow-ups as flip cards: closed at first, both languages flip together, j and k go from one to the next.
 (function () {
   "use strict";
-  const { key } = window.pd;
+  const { key, target } = window.pd;
 
-  const target = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
   const open = target();
   for (const card of document.querySelectorAll(".pd-item details.pd-followup")) {
     card.open = Boolean(open && card.closest(".pd-item") === open.closest(".pd-item"));

@@ -1,8 +1,8 @@
 // 中文, English, or side by side: the document's language and its title follow.
 (function () {
   "use strict";
-  const { root, handbook, get, set, onSet, key } = window.pd;
-  const MODES = ["zh", "en", "both"];
+  const { root, handbook, store, get, set, onSet, key } = window.pd;
+  const MODES = store.SETTINGS.mode;
   const titleOfBoth = document.title;
 
   function follow() {

@@ -3,7 +3,7 @@
 // a thousand cards take some milliseconds, where an index of them would take a phone many seconds to make.
 (function () {
   "use strict";
-  const { handbook, set, element, say, words, languages, key, anchor, address, data, library, announce } = window.pd;
+  const { handbook, set, element, say, words, languages, key, anchor, address, place, data, library, announce } = window.pd;
 
   const SECTIONS = {
     answer: ["一句话结论", "In one sentence"], insights: ["核心要义", "Key insights"], derivation: ["推导", "Derivation"],
@@ -156,9 +156,9 @@
   }
 
   // On arrival: the section is opened by its anchor; here its words are lit, without touching the page.
-  function light(query, place, lang) {
-    if (lang && !languages().includes(lang)) set("mode", "both", { keep: false });
-    const scope = (place && document.getElementById(place)) || document.querySelector(".pd-card");
+  function light(query, anchor, lang) {
+    if (["zh", "en"].includes(lang) && !languages().includes(lang)) set("mode", "both", { keep: false });
+    const scope = (anchor && document.getElementById(anchor)) || document.querySelector(".pd-card");
     if (!scope || !window.Highlight) return;
     const sought = runs(query);
     const ranges = [];
@@ -335,7 +335,7 @@
 
   const arrived = new URLSearchParams(location.search);
   if (arrived.get("q") && document.querySelector(".pd-card")) {
-    light(arrived.get("q"), decodeURIComponent(location.hash.slice(1)), arrived.get("in"));
+    light(arrived.get("q"), place(), arrived.get("in"));
     const clean = new URL(location.href);
     clean.searchParams.delete("q");
     clean.searchParams.delete("in");

@@ -4,7 +4,7 @@
   "use strict";
   const page = document.querySelector("[data-pd-study]");
   if (!page) return;
-  const { handbook, store, element, say, words, key, address, data, library, announce, onSet } = window.pd;
+  const { handbook, element, say, words, key, address, data, library, announce, onSet } = window.pd;
 
   const ROUND = 20;
   const KINDS = { followup: ["追问", "Follow-up"], pitfall: ["陷阱", "Pitfall"], number: ["数字", "Number"] };
@@ -13,34 +13,14 @@
   ];
   const MINUTE = 60_000;
 
-  let base, fsrs, scheduler; // what there is to study, the library, and its scheduler
-  let state; // { items: { id: schedule }, log: [[id, rating, time]] }
+  let base; // what there is to study
+  let progress; // how far the reader is with it
   let round; // { queue, at, shown, right } while one goes on
 
-  // --- the schedule ----------------------------------------------------------------------------------
-
-  const isState = (value) => value && typeof value.items === "object" && value.items !== null && Array.isArray(value.log);
-  const keep = () => store.set("study", state);
-  const time = (schedule) => new Date(schedule?.last_review || 0).getTime() || 0;
-  const isDue = (item, now) => state.items[item.id] && new Date(state.items[item.id].due) <= now;
-
-  // Two states of the same reader: of each item the one reviewed last, of the log every entry once.
-  function merge(mine, other) {
-    const items = { ...mine.items };
-    for (const [id, schedule] of Object.entries(other.items)) {
-      if (schedule && !Number.isNaN(Date.parse(schedule.due)) && (!items[id] || time(schedule) > time(items[id]))) items[id] = schedule;
-    }
-    const log = new Map([...mine.log, ...other.log].map((entry) => [JSON.stringify(entry), entry]));
-    return { version: 1, items, log: [...log.values()].sort((a, b) => (a[2] < b[2] ? -1 : 1)) };
-  }
+  const dueAt = (item) => new Date(progress.of(item.id).due);
 
   function rate(rating) {
-    const item = round.queue[round.at];
-    const now = new Date();
-    const schedule = state.items[item.id] || fsrs.createEmptyCard(now);
-    state.items[item.id] = scheduler.next(schedule, now, rating).card;
-    state.log.push([item.id, rating, now.toISOString()]);
-    keep();
+    progress.rate(round.queue[round.at].id, rating);
     if (rating > 1) round.right += 1;
     round.at += 1;
     show();
@@ -61,9 +41,9 @@
       .sort((a, b) => (order ? order.indexOf(a.card) - order.indexOf(b.card) : 0));
   }
   function due(items, now = new Date()) {
-    return items.filter((item) => isDue(item, now)).sort((a, b) => new Date(state.items[a.id].due) - new Date(state.items[b.id].due));
+    return items.filter((item) => progress.of(item.id) && dueAt(item) <= now).sort((a, b) => dueAt(a) - dueAt(b));
   }
-  const fresh = (items) => items.filter((item) => !state.items[item.id]);
+  const fresh = (items) => items.filter((item) => !progress.of(item.id));
 
   // --- numbers that are typed ------------------------------------------------------------------------
 
@@ -207,8 +187,7 @@
       }
       if (round?.queue[round.at] !== item) return;
     }
-    const now = new Date();
-    const options = scheduler.repeat(state.items[item.id] || fsrs.createEmptyCard(now), now);
+    const { at: now, options } = progress.next(item.id);
     const ratings = element("div", { class: "pd-ratings", role: "group", "aria-label": words("记得怎样？", "How well?") },
       RATINGS.map(([rating, zh, en]) =>
         button([element("kbd", {}, String(rating)), element("span", {}, say(zh, en)), element("small", {}, wait(options[rating].card.due, now))], () => rate(rating),
@@ -233,6 +212,7 @@
 
   // --- the overview ----------------------------------------------------------------------------------
 
+  let refresh = () => {}; // what the overview counts
   function overview(news) {
     const counts = element("dl", { class: "pd-counts" });
     const list = element("ol", { class: "pd-due" });
@@ -250,7 +230,7 @@
     for (const each of filters.elements) each.value = before[each.name] || "";
     filters.addEventListener("submit", (event) => event.preventDefault());
 
-    function refresh() {
+    refresh = () => {
       const items = selected();
       const now = new Date();
       const waiting = due(items, now);
@@ -258,14 +238,14 @@
       const fact = (number, zh, en) => element("div", {}, element("dt", {}, say(zh, en)), element("dd", {}, String(number)));
       counts.replaceChildren(fact(waiting.length, "到期", "due"), fact(unseen.length, "未学", "new"), fact(items.length - unseen.length - waiting.length, "已排期", "scheduled"));
       go.disabled = !waiting.length && !unseen.length;
-      const next = items.filter((item) => state.items[item.id]).sort((a, b) => new Date(state.items[a.id].due) - new Date(state.items[b.id].due)).slice(0, 50);
+      const next = items.filter((item) => progress.of(item.id)).sort((a, b) => dueAt(a) - dueAt(b)).slice(0, 50);
       rest.hidden = !next.length;
       list.replaceChildren(...next.map((item) =>
         element("li", {},
           element("a", { href: address(item.card) }, say(base.cards[item.card].title.zh, base.cards[item.card].title.en)), " ",
           element("span", {}, say(item.ask.zh, item.ask.en)), " ",
-          element("small", {}, new Date(state.items[item.id].due) <= now ? say("现在", "now") : wait(state.items[item.id].due, now)))));
-    }
+          element("small", {}, dueAt(item) <= now ? say("现在", "now") : wait(dueAt(item), now)))));
+    };
     filters.addEventListener("change", refresh);
     refresh();
     page.replaceChildren(
@@ -273,46 +253,109 @@
       element("p", { class: "pd-sheet-about" }, say(
         "一轮二十题，先到期的，再没学过的。空格翻面，1–4 评分，数字题直接键入。",
         "Twenty a round: what is due, then what is new. Space turns, 1–4 rate, numbers are typed.")),
-      rest, backup(refresh));
+      rest, backup());
     go.focus({ preventScroll: true });
   }
 
-  function backup(refresh) {
+  const counted = (number) => [`${number} 条进度`, number === 1 ? "1 item" : `${number} items`];
+
+  function backup() {
     const said = element("p", { role: "status", class: "pd-sheet-about" });
+    const tell = (...parts) => said.replaceChildren(...parts.flat());
     const file = element("input", { type: "file", accept: ".json,application/json", class: "pd-visually-hidden", id: "pd-study-file", tabindex: "-1", "aria-hidden": "true" });
-    let replace = false;
-    const ask = (whole) => () => {
-      replace = whole;
+    let act;
+    const choose = (then) => () => {
+      act = then;
       file.value = "";
       file.click();
     };
     file.addEventListener("change", async () => {
-      let other;
-      try {
-        other = JSON.parse(await file.files[0].text());
-      } catch {
-        other = null;
-      }
-      if (!isState(other)) {
-        said.replaceChildren(...say("这个文件不是学习进度。", "This file holds no study progress."));
-        return;
-      }
-      state = merge(replace ? { items: {}, log: [] } : state, other);
-      keep();
-      refresh();
-      const number = Object.keys(state.items).length;
-      said.replaceChildren(...say(`已载入，共 ${number} 条进度。`, `Done: ${number} items with progress.`));
+      const found = file.files.length && progress.read(await file.files[0].text().catch(() => ""));
+      if (!found) return tell(say("这个文件不是学习进度。", "This file holds no study progress."));
+      const number = Object.keys(found.progress.items).length;
+      if (found.refused && !number) return tell(say("这个文件里没有能排期的进度。", "Nothing in this file can be scheduled."));
+      if (!(await act(found.progress, number))) return;
+      overview();
+      page.querySelector(".pd-backup [role=status]").replaceChildren(
+        ...say(`已载入，共 ${counted(progress.size())[0]}。`, `Done: ${counted(progress.size())[1]} with progress.`), " ",
+        ...(found.refused ? say(`文件中有 ${found.refused} 条无法排期，没有载入。`, `Of the file, ${found.refused} could not be scheduled and were left out.`) : []));
     });
+    const merge = (other) => {
+      progress.add(other);
+      return true;
+    };
+    const replace = async (other, number) => {
+      const sure = await asked(
+        say(`用文件里的 ${counted(number)[0]}替换这里的 ${counted(progress.size())[0]}？之后可以撤销。`,
+          `Replace the ${counted(progress.size())[1]} here by the ${counted(number)[1]} of the file? It can be undone.`),
+        say("替换", "Replace"));
+      if (sure) progress.replace(other);
+      return sure;
+    };
+    const undo = () => {
+      progress.undo();
+      overview(element("p", { role: "status" }, say("已恢复替换前的进度。", "Your progress is as it was before.")));
+    };
     return element("div", { class: "pd-backup" },
       element("p", { class: "pd-sheet-about" }, say("进度只存在这个浏览器里。", "Progress stays in this browser only.")),
-      button(say("导出", "Export"), save), " ", button(say("合并文件", "Merge a file"), ask(false)), " ", button(say("用文件替换", "Replace by a file"), ask(true)), file, said);
+      element("p", { class: "pd-buttons" },
+        button(say("导出", "Export"), save),
+        button(say("合并文件", "Merge a file"), choose(merge)),
+        button(say("用文件替换", "Replace by a file"), choose(replace)),
+        progress.canUndo() && button(say("撤销替换", "Undo the replacement"), undo)),
+      file, said);
   }
 
-  function save() {
-    const link = element("a", { download: `proofdeck-study-${new Date().toISOString().slice(0, 10)}.json` });
-    link.href = URL.createObjectURL(new Blob([JSON.stringify(state)], { type: "application/json" }));
+  // A question in a dialog → whether it was answered with yes; Esc and a click outside say no.
+  function asked(question, yes) {
+    return new Promise((answer) => {
+      const dialog = element("dialog", { class: "pd-dialog pd-ask", "aria-labelledby": "pd-asked" },
+        element("form", { method: "dialog", class: "pd-help-sheet" },
+          element("p", { id: "pd-asked" }, question),
+          element("p", { class: "pd-buttons" },
+            element("button", { class: "pd-button", value: "" }, say("取消", "Cancel")),
+            element("button", { class: "pd-button pd-primary", value: "yes" }, yes))));
+      dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+      dialog.addEventListener("close", () => {
+        answer(dialog.returnValue === "yes");
+        dialog.remove();
+      });
+      document.body.append(dialog);
+      dialog.showModal();
+    });
+  }
+
+  function download(name, text) {
+    const link = element("a", { download: `proofdeck-${name}-${new Date().toISOString().slice(0, 10)}.json` });
+    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), MINUTE);
+  }
+  const save = () => download("study", progress.text());
+
+  // What stays on screen until it is mended: progress that is not kept, and stored entries that were not read.
+  const notices = element("div", { class: "pd-notices" });
+  let noticed;
+  function notice() {
+    const refused = progress.refused();
+    const now = `${progress.kept()} ${refused}`;
+    if (now === noticed) return; // said once, and the focus stays where it is
+    noticed = now;
+    notices.replaceChildren(
+      ...[
+        !progress.kept() && element("div", { class: "pd-callout", "data-kind": "warning", role: "alert" },
+          element("p", {}, say(
+            "这个浏览器没有存下进度：存储已满，或不允许保存。进度只在这个标签页里，离开前请导出。",
+            "This browser did not keep your progress: its storage is full or closed. It is in this tab alone: export it before you leave.")),
+          element("p", { class: "pd-buttons" }, button(say("导出", "Export"), save), button(say("再试一次", "Try again"), progress.again))),
+        refused > 0 && element("div", { class: "pd-callout", "data-kind": "note", role: "status" },
+          element("p", {}, say(
+            `存储中有 ${refused} 条读不出来或无法排期，已另外放好。`,
+            `Of what was stored, ${refused} could not be read or scheduled, and ${refused === 1 ? "was" : "were"} set aside.`)),
+          element("p", { class: "pd-buttons" },
+            button(say("导出这些", "Export them"), () => download("study-aside", progress.asideText())),
+            button(say("丢弃", "Discard"), progress.discard))),
+      ].filter(Boolean));
   }
 
   // --- keys ------------------------------------------------------------------------------------------
@@ -331,6 +374,7 @@
   onSet("mode", () => base && !round && overview());
 
   async function begin() {
+    let fsrs;
     page.replaceChildren(element("p", { role: "status" }, say("正在载入…", "Loading…")));
     try {
       [base, fsrs] = await Promise.all([data("study"), library("ts-fsrs.js", "FSRS")]);
@@ -338,10 +382,15 @@
       page.replaceChildren(element("p", { role: "status" }, say("没有载入，请检查网络后重试。", "It did not load: check the network and try again.")));
       return;
     }
-    scheduler = fsrs.fsrs({ enable_fuzz: false });
-    const kept = store.get("study", null);
-    state = isState(kept) ? kept : { version: 1, items: {}, log: [] };
-    if (!store.set("probe", 1)) page.before(element("p", { class: "pd-callout" }, say("这个浏览器不让页面保存进度，离开前请导出。", "This browser lets the page keep nothing: export before you leave.")));
+    progress = window.pd.progress.open({
+      scheduler: fsrs.fsrs({ enable_fuzz: false }), fresh: fsrs.createEmptyCard, successors: base.successors,
+    });
+    progress.onChange(() => {
+      notice();
+      if (!round) refresh();
+    });
+    page.before(notices);
+    notice();
     overview();
   }
   window.pd.score = score;
