@@ -408,18 +408,25 @@ def run(config: Config, progress: Progress) -> Result:
                 "advances executed equal the optimum by dynamic programming, for all slots tried",
                 {"zh": "执行计数与 p(L, s) 比较", "en": "executed counts against p(L, s)"},
             ),
-            fact(
+            Metric(
                 "binomial_is_optimal",
                 optimal,
-                "二项式调度对所有小例都等于动态规划",
-                "the binomial schedule equals dynamic programming in every small case",
-                {"zh": "逐例比较推进次数", "en": "advances compared case by case"},
+                "",
+                "computed",
+                {
+                    "zh": "二项式调度对所有小例都等于动态规划",
+                    "en": "the binomial schedule equals dynamic programming in every small case",
+                },
+                {
+                    "zh": "两者各自算出推进次数，逐例比较，不执行",
+                    "en": "advances worked out by both and compared case by case, not executed",
+                },
             ),
             Metric(
                 "cases",
                 len(pairs),
                 "",
-                "exact",
+                "computed",
                 {"zh": "对照的例数", "en": "cases compared"},
                 {
                     "zh": f"l ≤ {config.cases}、s ≤ l 的全部组合",

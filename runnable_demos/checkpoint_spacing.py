@@ -258,12 +258,19 @@ def run(config: Config, progress: Progress) -> Result:
                 f"longest segment at the lowest peak, s = {s}",
                 searched,
             ),
-            count(
+            Metric(
                 f"longest_decreasing_{tag}",
                 curve.lengths[0],
-                f"递减分段的首段层数，s = {s}",
-                f"layers in the first of the decreasing segments, s = {s}",
-                {"zh": "计数", "en": "counted"},
+                "",
+                "computed",
+                {
+                    "zh": f"递减分段的首段层数，s = {s}",
+                    "en": f"layers in the first of the decreasing segments, s = {s}",
+                },
+                {
+                    "zh": "由 i + s·n_i 相等算出的分段",
+                    "en": "the segments for which i + s·n_i is even, worked out",
+                },
             ),
             count(
                 f"whole_saves_nothing_{tag}",

@@ -25,7 +25,7 @@ The result
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +41,7 @@ from runnable_demos.metrics import (
     Series,
     Text,
     parameter,
+    sample,
 )
 
 TITLE: Text = {"zh": "梯度累积", "en": "Gradient accumulation"}
@@ -59,6 +60,12 @@ class Config:
     micro_batches: int = parameter(8, {"zh": "微批数 m", "en": "micro-batches m"}, 2, 64)
     rows: int = parameter(64, {"zh": "每个微批的行数", "en": "rows of a micro-batch"}, 2, 4096)
     width: int = parameter(64, {"zh": "宽度", "en": "width"}, 8, 4096)
+    draws: int = parameter(
+        16,
+        {"zh": "随机误差取平均的次数", "en": "draws that random errors are averaged over"},
+        2,
+        256,
+    )
     additions: int = parameter(
         512, {"zh": "用 bf16 累加的次数", "en": "gradients that are added up in bf16"}, 2, 8192
     )
@@ -66,7 +73,7 @@ class Config:
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
 
-PRESETS = {"small": Config(micro_batches=4, rows=16, width=16), "full": Config()}
+PRESETS = {"small": Config(micro_batches=4, rows=16, width=16, draws=4), "full": Config()}
 
 Loss = Callable[[nn.Module, Tensor], Tensor]
 
@@ -227,9 +234,13 @@ def flops(config: Config, m: int, rows: int) -> int:
     return count_flops(lambda: step(model, batches))
 
 
-def rounded(x: float) -> float:
-    """Two significant digits: what two processors' kernels agree on."""
-    return float(f"{x:.1e}")
+def over_draws(config: Config, measure: Callable[[Config], float]) -> list[float]:
+    """What ``measure`` finds with other weights and data, seed after seed."""
+    found = []
+    for i in range(config.draws):
+        torch.manual_seed(config.seed + i)
+        found.append(measure(replace(config, seed=config.seed + i)))
+    return found
 
 
 def run(config: Config, progress: Progress) -> Result:
@@ -237,9 +248,10 @@ def run(config: Config, progress: Progress) -> Result:
     m, rows, width = config.micro_batches, config.rows, config.width
     torch.manual_seed(config.seed)
     plain = compare(config, network(width), config.seed)
-    norm = compare(config, network(width, norm=True), config.seed)
-    dropout = compare(config, network(width, dropout=0.1), config.seed)
+    norm = over_draws(config, lambda c: compare(c, network(width, norm=True), c.seed))
+    dropout = over_draws(config, lambda c: compare(c, network(width, dropout=0.1), c.seed))
     uneven = tokens(config)
+    means = over_draws(config, lambda c: tokens(c).error)
     updates, left = forgotten(config)
     ratios = unscaled(config)
     progress(0.5, "memory")
@@ -259,9 +271,9 @@ def run(config: Config, progress: Progress) -> Result:
         "zh": "同样的项换次序相加，fp64 的舍入约 1e-16，乘以项数仍远小于 1e-12",
         "en": "the same terms added in another order: fp64 rounds at 1e-16, times the number of terms",
     }
-    two_digits = {
-        "zh": f"{compared['zh']}，取两位有效数字",
-        "en": f"{compared['en']}, two digits",
+    averaged = {
+        "zh": f"{compared['zh']}；{config.draws} 组权重与数据的均值",
+        "en": f"{compared['en']}; mean over {config.draws} draws of weights and data",
     }
     live = {
         "zh": "前向与反向的实时字节峰值，含参数",
@@ -291,16 +303,15 @@ def run(config: Config, progress: Progress) -> Result:
             bound=1e-12,
             reason=rounding,
         ),
-        Metric(
+        sample(
             "mean_of_means_error",
-            rounded(uneven.error),
+            means,
             "",
-            "exact",
             {
                 "zh": "词元数不等，各微批先求平均：相对误差",
                 "en": "unequal token counts, mean of means: relative error",
             },
-            two_digits,
+            averaged,
         ),
         Metric(
             "short_token_weight",
@@ -316,13 +327,12 @@ def run(config: Config, progress: Progress) -> Result:
                 "en": "ratio of the derivatives of the accumulated loss by a token's loss",
             },
         ),
-        Metric(
+        sample(
             "batchnorm_error",
-            rounded(norm),
+            norm,
             "",
-            "exact",
             {"zh": "有 BatchNorm：相对误差", "en": "with BatchNorm: relative error"},
-            two_digits,
+            averaged,
         ),
         Metric(
             "batchnorm_updates",
@@ -349,16 +359,15 @@ def run(config: Config, progress: Progress) -> Result:
                 "en": "the mean starts at 1 and the input is 0; momentum 0.1",
             },
         ),
-        Metric(
+        sample(
             "dropout_error",
-            rounded(dropout),
+            dropout,
             "",
-            "exact",
             {
                 "zh": "有 dropout，种子相同：相对误差",
                 "en": "with dropout, same seed: relative error",
             },
-            two_digits,
+            averaged,
         ),
         *(
             Metric(

@@ -9,8 +9,9 @@ A *record* is a result together with all that is needed to repeat it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 from typing import Any, Literal
 
 Text = Mapping[str, str]
@@ -169,6 +170,25 @@ class Record:
     def __post_init__(self) -> None:
         if not re.fullmatch(DEVICE, self.device):
             raise ValueError(f"{self.device!r} is no short name of a device")
+
+
+def sample(
+    name: str,
+    draws: Sequence[float],
+    unit: Unit,
+    label: Text,
+    how: Text,
+    closed_form: float | None = None,
+    least: float = 0.0,
+) -> Metric:
+    """A sampled metric: the mean of ``draws``, which are independent, and its standard error.
+
+    Both have six digits, on which all processors agree. ``least`` is the smallest error that may
+    be told, where draws that are all alike do not mean that there is no scatter.
+    """
+    mean, error = fmean(draws), stdev(draws) / len(draws) ** 0.5
+    value, error = (float(f"{number:.6g}") for number in (mean, max(error, least)))
+    return Metric(name, value, unit, "sampled", label, how, error=error, closed_form=closed_form)
 
 
 def parameter(

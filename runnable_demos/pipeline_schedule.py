@@ -391,7 +391,7 @@ def run(config: Config, progress: Progress) -> Result:
                 f"bubble_{name}",
                 float(played[name][m].bubble),
                 "",
-                "exact",
+                "computed",
                 {
                     "zh": f"气泡：{labels[name]['zh']}，p = {p}，m = {m}",
                     "en": f"bubble: {labels[name]['en']}, p = {p}, m = {m}",
@@ -404,7 +404,7 @@ def run(config: Config, progress: Progress) -> Result:
             "bubble_of_total",
             float(1 - played["gpipe"][m].busy / played["gpipe"][m].time),
             "",
-            "exact",
+            "computed",
             {
                 "zh": "GPipe 的空闲占总时间的份额",
                 "en": "GPipe's idle share of the total time",
@@ -415,7 +415,7 @@ def run(config: Config, progress: Progress) -> Result:
             "bubble_four_times",
             float(played["one_f_one_b"][4 * p].bubble),
             "",
-            "exact",
+            "computed",
             {"zh": "气泡：1F1B，m = 4p", "en": "bubble: 1F1B, m = 4p"},
             slots,
         ),
@@ -423,7 +423,7 @@ def run(config: Config, progress: Progress) -> Result:
             "slow_stage",
             float(slowed.time / played["one_f_one_b"][m].time),
             "",
-            "exact",
+            "computed",
             {
                 "zh": "最后一段慢一倍：一步的时间变为几倍",
                 "en": "last stage twice as slow: time of a step, times",
@@ -514,6 +514,7 @@ def run(config: Config, progress: Progress) -> Result:
                     },
                     x,
                     tuple(float(played[name][n].bubble) for n in counts(config)),
+                    kind="computed",
                 )
                 for name in ("one_f_one_b", "interleaved")
             ),

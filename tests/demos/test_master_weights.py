@@ -94,6 +94,20 @@ def test_bytes_by_dtype(values: dict[str, float]) -> None:
     assert values["kahan_bytes_per_param"] == 2
 
 
+def test_the_mean_of_stochastic_rounding_is_held_against_its_closed_form() -> None:
+    """The mean of n weights is 1 + nu within five of its errors, and its error is no guess.
+
+    The weights take whole gaps: the variance of their sum of gaps is at most that of fair coins.
+    """
+    found = {m.name: m for m in master_weights.run(SMALL, lambda share, what: None).metrics}
+    metric, u = found["stochastic_mean"], 2.0**-SMALL.exponent
+    assert metric.closed_form == 1 + SMALL.steps * u
+    assert metric.error is not None
+    assert abs(metric.value - metric.closed_form) < 5 * metric.error
+    gap = 2.0**-7 * 2  # above 2
+    assert 0 < metric.error < gap * math.sqrt(SMALL.steps / 4 / SMALL.copies)
+
+
 def test_stochastic_rounding_is_unbiased_and_stays_on_the_grid() -> None:
     """One step moves 1 by a whole gap as often as the remainder says, and never elsewhere."""
     n = 2**16

@@ -1,0 +1,72 @@
+"""Metrics: each kind carries what it promises, and nothing that belongs to another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from runnable_demos.__main__ import _check
+from runnable_demos.metrics import FARTHEST, Kind, Metric, Result, Series, Text, sample
+
+TEXT: Text = {"zh": "字", "en": "word"}
+
+
+def metric(kind: Kind, value: float = 0.5, **rest: Any) -> Metric:
+    """A metric whose words do not matter."""
+    return Metric("m", value, "", kind, TEXT, TEXT, **rest)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rest", "said"),
+    [
+        ("exact", {"bound": 1.0, "reason": TEXT}, "kind 'bounded' alone"),
+        ("exact", {"reason": TEXT}, "kind 'bounded' alone"),
+        ("bounded", {}, "kind 'bounded' alone"),
+        ("bounded", {"bound": 1.0}, "kind 'bounded' alone"),
+        ("sampled", {}, "standard error"),
+        ("computed", {"error": 0.1}, "standard error"),
+        ("sampled", {"error": 0.0}, "without scatter"),
+        ("sampled", {"error": math.nan}, "without scatter"),
+        ("exact", {"closed_form": 1.0}, "closed form"),
+        ("measured", {"value": True}, "truth value"),
+        ("sampled", {"value": True, "error": 0.1}, "truth value"),
+    ],
+)
+def test_a_metric_carries_what_its_kind_promises(
+    kind: Kind, rest: dict[str, Any], said: str
+) -> None:
+    """A bound, an error or a closed form at the wrong kind is refused by name."""
+    with pytest.raises(ValueError, match=said):
+        metric(kind, **rest)
+
+
+def test_a_sample_is_a_mean_and_its_standard_error() -> None:
+    """1, 2, 3, 4: the mean 2.5, the deviation √(5/3), over the root of four draws."""
+    found = sample("m", [1, 2, 3, 4], "B", TEXT, TEXT, closed_form=2.0)
+    assert (found.value, found.kind, found.closed_form) == (2.5, "sampled", 2.0)
+    assert found.error == pytest.approx(math.sqrt(5 / 3) / 2, rel=1e-5)
+
+
+def test_draws_that_are_alike_have_the_least_error() -> None:
+    """Where nothing scatters, an error of zero would be a lie, and is refused without a least one."""
+    assert sample("m", [3, 3], "", TEXT, TEXT, least=0.5).error == 0.5
+    with pytest.raises(ValueError, match="without scatter"):
+        sample("m", [3, 3], "", TEXT, TEXT)
+
+
+@pytest.mark.parametrize("off", [-FARTHEST - 0.1, FARTHEST + 0.1])
+def test_a_sample_far_from_its_closed_form_is_no_result(off: float) -> None:
+    """Either the formula is wrong or the draws are; a record holds neither."""
+    near = metric("sampled", error=0.01, closed_form=0.5 + 0.99 * FARTHEST * 0.01)
+    _check(Result((near,)))
+    far = metric("sampled", error=0.01, closed_form=0.5 + off * 0.01)
+    with pytest.raises(ValueError, match="standard errors from its closed form"):
+        _check(Result((far,)))
+
+
+def test_a_theory_is_computed() -> None:
+    """A formula's line is never called a reading."""
+    assert Series(TEXT, (1.0,), (1.0,), "theory").kind == "computed"
+    assert Series(TEXT, (1.0,), (1.0,)).kind == "exact"
