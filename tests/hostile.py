@@ -42,6 +42,7 @@ KINDS = (
 )
 """Kinds of hostile text: markup, template, script, address, note, entity, YAML, include, direction."""
 
+DEMOS = Path(__file__).parent / "library" / "runnable_demos"
 _number = itertools.count(1)
 
 
@@ -147,9 +148,13 @@ def half(lang: str) -> str:
     """One language of a card, an attack in each kind of block and inline content."""
     heads = {
         "zh": ("中文", "一句话结论", "核心要义", "推导", "工程权衡", "常见陷阱", "追问"),
-        "en": ("English", "In one sentence", "Key insights", "Derivation", "Trade-offs")
-        + ("Pitfalls", "Follow-ups"),
+        "en": (
+            *("English", "In one sentence", "Key insights", "Derivation", "Trade-offs"),
+            *("Pitfalls", "Follow-ups"),
+        ),
     }[lang]
+    known = records.load(DEMOS / "evidence" / "float_sums.cpu.json").result.metrics
+    claims = " ".join(f"[{each.name}](claim:float_sums/{each.name})" for each in known)
     text = [plain(attack()) for _ in range(16)]
     code = [attack() for _ in range(4)]
     return f"""# {heads[0]}
@@ -163,7 +168,7 @@ def half(lang: str) -> str:
 - **{text[1]}** *{text[2]}* {listing(code[0])}
 - [4×](claim:float_sums/additions_ratio) [{text[3]}](https://x.example/a'b?c=&lt;d)
 - [{text[4]}](source:work "{plain(attack())}") [{text[5]}](card:one) [{text[6]}](given:)
-- [5×](wrong:float_sums/additions_ratio) $\\text{{<b onclick=x>}}$
+- [5×](wrong:float_sums/additions_ratio) {claims} $\\text{{<b onclick=x>}}$
 
 ## {heads[3]}
 
@@ -231,16 +236,15 @@ def card(name: str, needed: list[str], formerly: list[str]) -> str:
 
 def write(folder: Path) -> None:
     """Write ``cards``, ``runnable_demos`` and a demo's source to show, ``shown``, into ``folder``."""
-    small = Path(__file__).parent / "library" / "runnable_demos"
     demos = folder / "runnable_demos"
     (demos / "evidence").mkdir(parents=True)
     (folder / "cards" / "module").mkdir(parents=True)
     (demos / "float_sums.py").write_text(
-        (small / "float_sums.py").read_text(encoding="utf-8"), encoding="utf-8"
+        (DEMOS / "float_sums.py").read_text(encoding="utf-8"), encoding="utf-8"
     )
     (folder / "shown").mkdir()
     (folder / "shown" / "float_sums.py").write_text(f'"""{attack()}"""\n', encoding="utf-8")
-    known = records.load(small / "evidence" / "float_sums.cpu.json")
+    known = records.load(DEMOS / "evidence" / "float_sums.cpu.json")
     found = filled_record(Record, known)
     path = demos / "evidence" / "float_sums.cpu.json"
     path.write_text(records.dumps(found), encoding="utf-8")
@@ -250,17 +254,17 @@ def write(folder: Path) -> None:
             {
                 "id": name,
                 "code": code,
-                "topics": {"topic": {lang: attack() for lang in LANGS}},
-                "planned[].id": "planned",
+                "topics": {topic: {lang: attack() for lang in LANGS} for topic in topics},
                 "planned": [
                     {"id": planned, "title": {lang: attack() for lang in LANGS}}
-                    for planned in ("planned", "later")
-                ]
-                if name == "module"
-                else [],
+                    for planned in names
+                ],
             },
         )
-        for name, code in (("module", "M1"), ("empty", "M2"))
+        for name, code, topics, names in (
+            ("module", "M1", ["topic"], ["planned", "later"]),
+            ("empty", "M2", [], []),
+        )
     ]
     path_ = filled(syllabus._Path, {"id": "way", "cards": ["one", "planned", "two"]})
     text = yaml.safe_dump({"modules": modules, "paths": [path_]}, allow_unicode=True)

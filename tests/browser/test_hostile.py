@@ -20,22 +20,25 @@ from generator.exporters import handbook, site
 from tests import hostile
 from tests.browser.conftest import REPORT, _Quiet, playwright
 
-NEVER_SHOWN = {"silenced", "parameters", "environment", "recorded"}
+NEVER_SHOWN = {"parameters", "environment"}
 """Fields that no page prints, or prints only some entries of."""
+TEXTS = (
+    "p, li, h1, h2, h3, h4, td, th, a, span, title, strong, em, s, small, time, dd, summary, "
+    "figcaption, blockquote, code, pre, option, text, button, label, div.pd-half"
+)
 
-SEEN = """() => {
+SEEN = """(texted) => {
   const texts = [];
   const live = [];
   for (const each of document.querySelectorAll("*")) {
     for (const { name, value } of each.attributes) {
       texts.push(value);
-      if (name.startsWith("on") || /^\\s*javascript:/i.test(value) && /^(href|src|action|xlink:href)$/.test(name)) live.push(`${each.tagName} ${name}`);
+      const leads = ["href", "src", "action", "xlink:href"].includes(name);
+      if (name.startsWith("on") || (leads && /^\\s*javascript:/i.test(value))) live.push(name);
     }
     if (["SCRIPT", "STYLE"].includes(each.tagName)) continue;
-    if (each.matches("p, li, h1, h2, h3, h4, td, th, a, span, title, strong, em, s, small, time, dd, summary, figcaption, blockquote, code, pre, option, text, div.pd-half, label, button"))
-      texts.push(each.textContent);
+    if (each.matches(texted)) texts.push(each.textContent);
   }
-  for (const each of document.querySelectorAll("svg text")) texts.push([...each.children].map((part) => part.textContent).join(" "));
   if (window.pwn !== undefined) live.push("window.pwn");
   for (const tag of ["embed", "object", "iframe", "base", "svg [onload]", "img"]) {
     if (document.querySelector(tag)) live.push(tag);
@@ -66,7 +69,7 @@ class Watch:
 
     def look(self) -> None:
         """Take in what the page says now."""
-        seen = self.page.evaluate(SEEN)
+        seen = self.page.evaluate(SEEN, TEXTS)
         self.wrong += seen["live"]
         for text in seen["texts"]:
             self.shown |= hostile.numbers(text)
@@ -175,7 +178,7 @@ def test_no_page_runs_what_a_base_says(
             watch.look()
         assert sorted(set(watch.wrong)) == []
         missing = of_the_base(outputs.base) - watch.shown
-        assert missing == set(), [hostile.text_of(each)[:60] for each in missing]
+        assert missing == set()
 
 
 def test_the_handbook_runs_nothing_of_what_a_base_says(
@@ -201,6 +204,9 @@ def through(watch: Watch, address: str, card: str) -> None:
         claim.hover()
         page.locator(".pd-tip").wait_for()
         watch.look()
+        page.keyboard.press("Escape")
+        page.mouse.move(1, 1)
+        page.locator(".pd-tip").wait_for(state="detached")
     page.keyboard.press("/")
     page.locator(".pd-search-input").fill("pwn onerror script")
     page.locator(".pd-hit").first.wait_for()
