@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
@@ -31,6 +30,7 @@ from generator.evidence import DRAFTABLE
 from generator.filesystem import ENVIRONMENT_CODES, USAGE_CODES
 from generator.library import Library
 from generator.problems import Problem
+from generator.terminal import Console, echo
 
 WRONG, USAGE, ENVIRONMENT = 1, 2, 3
 
@@ -45,7 +45,7 @@ app.command()(lab_cli.verify)
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"proofdeck {metadata.version('proofdeck')}")
+        echo(f"proofdeck {metadata.version('proofdeck')}")
         raise typer.Exit
 
 
@@ -89,7 +89,7 @@ def check(
     """Find every problem of the cards and the evidence, each with its place and its mend."""
     found, problems = load(cards, demos, evidence)
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in problems], ensure_ascii=False, indent=2))
+        echo(json.dumps([asdict(each) for each in problems], ensure_ascii=False, indent=2))
     else:
         show(problems)
         summary(found, problems)
@@ -110,12 +110,12 @@ def refresh(
         changes, problems = refreshing.refresh(found.cards, found.evidence)
     if as_json:
         report = {"changes": changes, "problems": problems}
-        typer.echo(json.dumps(report, default=asdict, ensure_ascii=False, indent=2))
+        echo(json.dumps(report, default=asdict, ensure_ascii=False, indent=2))
     else:
         for change in changes:
-            typer.echo(f"{change.place}: {change.before} → {change.after}")
+            echo(f"{change.place}: {change.before} → {change.after}")
         show(problems)
-        typer.echo(f"{_count(len(changes), 'number')} rewritten")
+        echo(f"{_count(len(changes), 'number')} rewritten")
     raise typer.Exit(exit_code(problems))
 
 
@@ -144,8 +144,8 @@ def build(
         built = building.build(found, out, demos or _beside(cards), step)
     summary(found, ())
     for each in built:
-        typer.echo(f"{each.name:10}{each.entry}")
-    typer.echo(f"open them: {out.resolve().as_uri()}/")
+        echo(f"{each.name:10}{each.entry}")
+    echo(f"open them: {out.resolve().as_uri()}/")
 
 
 @app.command("export-pages")
@@ -161,7 +161,7 @@ def export_pages(
     found = _sound(cards, demos, evidence, out)
     with _writing(), filesystem.fresh_tree(out) as new:
         export_pages.export(book.bind(found), new, demos or _beside(cards))
-    typer.echo(f"wrote {out}")
+    echo(f"wrote {out}")
 
 
 @app.command()
@@ -179,7 +179,7 @@ def new(
     if isinstance(written, list):
         show(written)
         raise typer.Exit(exit_code(written))
-    typer.echo(f"wrote {written}\nproofdeck check names the places that wait for you")
+    echo(f"wrote {written}\nproofdeck check names the places that wait for you")
 
 
 def _sound(
@@ -287,5 +287,5 @@ def main() -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         name = (error.filename2 if full else None) or error.filename
         what = ": ".join(str(part) for part in (name, error.strerror) if part)
-        print(f"error: {what or error}", file=sys.stderr)
+        echo(f"error: {what or error}", err=True)
         sys.exit(ENVIRONMENT)

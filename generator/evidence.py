@@ -6,7 +6,8 @@ A claim is judged by its record alone: no demo is run, so torch may be missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -110,7 +111,11 @@ def _load(path: Path, problems: list[Problem]) -> Record | None:
         )
         return None
     place, hint = Place(str(path)), again.format(demo=record.demo)
-    expected = records.record_path(path.parent, record.demo, record.device).name
+    if misnamed := next((name for name in _names(record) if not _NAME.fullmatch(name)), None):
+        message = f"`{misnamed}` names nothing: names are small letters, digits and underscores"
+        problems.append(Problem(place, "evidence-corrupt", message, hint))
+        return None
+    expected = f"{record.demo}.{record.device}.json"
     if path.name != expected:
         message = f"the file holds the record of `{record.demo}` on {record.device}"
         problems.append(Problem(place, "evidence-name", message, f"Rename it to `{expected}`."))
@@ -120,6 +125,17 @@ def _load(path: Path, problems: list[Problem]) -> Record | None:
         problems.append(Problem(place, "evidence-size", message, hint))
         return None
     return record
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def _names(record: Record) -> Iterator[str]:
+    """What addresses, anchors and commands are made of, and links name."""
+    yield record.demo
+    yield from (metric.name for metric in record.result.metrics)
+    yield from (figure.name for figure in record.result.figures)
+    yield from (parameter.name for parameter in record.parameters)
 
 
 def _staleness(record: Record, path: Path, demos: Path) -> Problem | None:

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from generator import yaml_document
 from generator.lang import LANGS
-from generator.lines import Lines
+from generator.lines import Lines, is_printable
 from generator.model import Difficulty
 from generator.names import is_id, suggest, why_no_id
 from generator.problems import Place, Problem
@@ -52,8 +52,19 @@ def _once(entries: list[str]) -> list[str]:
     return entries
 
 
+def _on_one_line(text: str) -> str:
+    r"""An escape (``\e``) brings in what ``Lines`` refuses in the file itself."""
+    if not is_printable(text):
+        raise ValueError("it holds a control character")
+    return " ".join(text.split())
+
+
 Id = Annotated[str, AfterValidator(_id)]
-Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Words = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1),
+    AfterValidator(_on_one_line),
+]
 Texts = Annotated[dict[str, Words], AfterValidator(_every_language)]
 Ids = Annotated[list[Id], AfterValidator(_once)]
 # What Obsidian takes for a tag: no space, none of its punctuation, not digits alone.

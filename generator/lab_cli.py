@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -28,6 +27,7 @@ from generator.laboratory import SECONDS, Order, RunFailed, run, run_all, this_g
 from generator.library import Library, load
 from generator.names import suggest
 from generator.problems import Problem
+from generator.terminal import Console, echo
 from runnable_demos import discovery, records
 from runnable_demos.metrics import Record
 
@@ -275,7 +275,7 @@ def run_demo(
         path.write_text(svg, encoding="utf-8")
         err.print(f"drew {escape(str(path))}", soft_wrap=True)
     if as_json:
-        typer.echo(records.dumps(found), nl=False)
+        echo(records.dumps(found), nl=False)
     else:
         _print_record(found, language(lang))
 
@@ -307,7 +307,12 @@ def _print_record(record: Record, lang: str) -> None:
     table.add_column("what")
     for metric in record.result.metrics:
         bound = f" ≤ {metric.bound:g}" if metric.bound is not None else ""
-        table.add_row(metric.name, show(metric), metric.kind + bound, escape(metric.label[lang]))
+        table.add_row(
+            escape(metric.name),
+            escape(show(metric)),
+            metric.kind + bound,
+            escape(metric.label[lang]),
+        )
     out.print(table)
     chosen = ", ".join(f"{p.name}={p.value}" for p in record.parameters)
     facts = ", ".join(f"{name} {value}" for name, value in record.environment.items())
@@ -539,4 +544,4 @@ def _print_json(verdicts: Iterable[Verdict], problems: Iterable[Problem]) -> Non
         ],
         "problems": [asdict(problem) for problem in problems],
     }
-    typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
+    echo(json.dumps(report, ensure_ascii=False, indent=2))

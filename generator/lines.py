@@ -18,6 +18,11 @@ _UNPRINTABLE = re.compile(
 _LONE_CARRIAGE_RETURN = re.compile(r"\r(?!\n)")
 
 
+def is_printable(text: str) -> bool:
+    """Whether ``text`` holds no character that neither YAML nor a browser may be given."""
+    return not _UNPRINTABLE.search(text)
+
+
 class Lines:
     """The text of one file, with LF for every line end, and where each character stands.
 

@@ -12,7 +12,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -53,6 +53,8 @@ COLOURS = {
 _INK = {name: f"#0a0b{number:02x}" for number, name in enumerate(COLOURS, start=0x40)}
 _SERIES = [name for name in COLOURS if name.isdigit()]
 _MARKERS = "osD^vP"
+_TAG = re.compile(r"<[^>]*>")  # matplotlib escapes both brackets in words and in attributes
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _FONTS = "system-ui, 'Noto Sans CJK SC', 'Noto Sans SC', 'PingFang SC', sans-serif"
 
 _STYLE: dict[Any, Any] = {
@@ -183,7 +185,7 @@ class _Drawing:
 
     def words(self, text: Any) -> str:
         """``text`` in this drawing's language."""
-        return str(text[self.lang])
+        return _NOT_XML.sub("\ufffd", text[self.lang])
 
     def _categories(self) -> tuple[list[float], list[str]]:
         """Places on the x axis that have names, and the names; none where it is numeric."""
@@ -552,25 +554,18 @@ def _finish(svg: str, figure: Figure, lang: str, prefix: str, standalone: bool) 
     body = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     body = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", body, flags=re.S)
     body = re.sub(r"<defs>\s*<(style|clipPath).*?</\1>\s*</defs>", "", body, flags=re.S)
-    body = re.sub(r' clip-path="[^"]*"| transform="rotate\(-0 [^"]*"', "", body)
-    body = re.sub(r" font-family: [^;\"]*;", "", body)
-    body = re.sub(r"<[^>]*>", _round_numbers, body)
-    body = re.sub(r' d="([^"]*)"', lambda m: f' d="{_shorten(m[1])}"', body)
-    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', body))
-    body = re.sub(
-        r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", body
-    )
-    body = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", body)
-    for name, ink in _INK.items():
-        body = body.replace(ink, f"var(--pd-fig-{name}, {COLOURS[name][0]})")
+    tags = _TAG.findall(body)
+    used = {name for tag in tags for name in re.findall(r'(?:href="#|url\(#)([^")]+)', tag)}
+    body = _TAG.sub(lambda tag: _tidied(tag[0], used, prefix), body)
     body = re.sub(r"<g>|</g>|<g/>", "", body) if "<g " not in body else body
     body = re.sub(r"\s*\n\s*", "\n", re.sub(r" *\n *([LMCz\"])", r" \1", body)).strip() + "\n</svg>"
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert size is not None  # matplotlib always writes it
     width, height = (round(float(number)) for number in size.groups())
+    name = escape(_NOT_XML.sub("\ufffd", figure.title[lang]))
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-        f' class="pd-fig" role="img" lang="{HTML_LANG[lang]}" aria-label="{escape(figure.title[lang])}"'
+        f' class="pd-fig" role="img" lang="{HTML_LANG[lang]}" aria-label="{name}"'
         f' width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
         f' style="font-family: var(--pd-fig-font, {_FONTS})">\n'
     )
@@ -578,15 +573,23 @@ def _finish(svg: str, figure: Figure, lang: str, prefix: str, standalone: bool) 
     return as_file(drawn) if standalone else drawn
 
 
+def _tidied(tag: str, used: Collection[str], prefix: str) -> str:
+    """One tag as ours; the words between tags are the figure's, and are not touched."""
+    tag = re.sub(r' clip-path="[^"]*"| transform="rotate\(-0 [^"]*"', "", tag)
+    tag = re.sub(r" font-family: [^;\"]*;", "", tag)
+    tag = re.sub(r"-?\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), tag)
+    tag = re.sub(r' d="([^"]*)"', lambda m: f' d="{_shorten(m[1])}"', tag)
+    tag = re.sub(r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", tag)
+    tag = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", tag)
+    for name, ink in _INK.items():
+        tag = tag.replace(ink, f"var(--pd-fig-{name}, {COLOURS[name][0]})")
+    return tag
+
+
 def as_file(svg: str) -> str:
     """An inline drawing as a file of its own, with its ground and both colour schemes."""
     head, body = svg.split("\n", 1)
     return f"{head}\n{_scheme()}{body}"
-
-
-def _round_numbers(tag: re.Match[str]) -> str:
-    """A tag with its coordinates at a tenth of a pixel."""
-    return re.sub(r"-?\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), tag[0])
 
 
 def _shorten(path: str) -> str:

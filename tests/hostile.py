@@ -1,0 +1,274 @@
+"""A base in which every text is an attack.
+
+Its fields are found from the schemas of front matter, syllabus and records, so that a new field is
+attacked as well: a text that its schema takes is one, and a name that it refuses has to be given
+here, or writing the base fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import yaml
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from generator import syllabus
+from generator.front_matter import FrontMatter
+from generator.lang import LANGS
+from runnable_demos import records
+from runnable_demos.metrics import Record
+
+KINDS = (
+    '"><script>window.pwn=1</script>',
+    "' onmouseover='window.pwn=1' x='",
+    "</script><script>window.pwn=1</script>",
+    "</title></style></textarea><img src=x onerror=window.pwn=1>",
+    "--><svg onload=window.pwn=1>",
+    "]]><script>window.pwn=1</script>",
+    "{{ 7*7 }} {% set x = 1 %} {# gone #}",
+    "javascript:window.pwn=1//",
+    "<% tp.pwn %> `$= pwn` `= pwn` %%pwn%% pwn:: 1 ==pwn== ~~pwn~~ ^pwn",
+    "[[pwn]] ![[pwn]] [pwn](https://evil.example) <https://evil.example> #pwn",
+    "&lt;img src=x onerror=window.pwn=1&gt; &#60;b&#62; \\<b>",
+    "': pwn # !!python/object:pwn \" - [ ] | a",
+    '--8<-- "mkdocs.yml"',
+    "\u202ednert\u202c \u2028 x",
+)
+"""Kinds of hostile text: markup, template, script, address, note, entity, YAML, include, direction."""
+
+DEMOS = Path(__file__).parent / "library" / "runnable_demos"
+_number = itertools.count(1)
+
+
+def attack() -> str:
+    """All kinds in one text, a different one first each time, between marks of its own."""
+    return text_of(next(_number))
+
+
+def text_of(number: int) -> str:
+    """The attack of this number."""
+    turn = number % len(KINDS)
+    return f"文⟦{number}⟧{' '.join(KINDS[turn:] + KINDS[:turn])}⟦/{number}⟧"
+
+
+def numbers(shown: str) -> set[int]:
+    """The attacks that stand in what is shown whole, from mark to mark."""
+    return {
+        int(found[1])
+        for found in re.finditer(r"文⟦(\d+)⟧.*?⟦/\1⟧", one_line(shown))
+        if found[0] == one_line(text_of(int(found[1])))
+    }
+
+
+def one_line(shown: str) -> str:
+    """Text as a page shows it: white space is one space."""
+    return " ".join(shown.split())
+
+
+# --- data from their schemas ---------------------------------------------------------------------
+
+
+def filled(kind: Any, names: Mapping[str, Any], path: str = "") -> Any:
+    """A value of the annotated type ``kind`` with attacks for texts, and ``names`` by field."""
+    if path in names:
+        return names[path]
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        hints = get_type_hints(kind, include_extras=True)
+        return {
+            name: filled(hints[name], names, f"{path}.{name}".lstrip("."))
+            for name in kind.model_fields
+        }
+    origin, arguments = get_origin(kind), get_args(kind)
+    if arguments and get_origin(kind) not in (dict, list):  # Annotated
+        if get_origin(arguments[0]) in (dict, list):
+            return filled(arguments[0], names, path)
+        text = attack()
+        try:
+            TypeAdapter(kind).validate_python(text)
+        except ValidationError:
+            raise AssertionError(f"give {path} a name: it takes no free text") from None
+        return text
+    if origin is list:
+        return [filled(arguments[0], names, f"{path}[]") for _ in range(2)]
+    if origin is dict and arguments[0] is str:
+        return {lang: filled(arguments[1], names, f"{path}.*") for lang in LANGS}
+    raise AssertionError(f"give {path} a value: it is {kind}")
+
+
+def filled_record(kind: Any, value: Any, name: str = "") -> Any:
+    """``value`` of the annotated type ``kind``, read off a run, with attacks for its texts."""
+    if name in _NAMES or get_origin(kind) is Literal:
+        return value
+    if dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return dataclasses.replace(
+            value,
+            **{
+                field.name: filled_record(hints[field.name], getattr(value, field.name), field.name)
+                for field in dataclasses.fields(kind)
+            },
+        )
+    if isinstance(value, tuple):
+        return tuple(filled_record(get_args(kind)[0], each) for each in value)
+    if isinstance(value, Mapping):
+        return {key: filled_record(str, each) for key, each in value.items()}
+    if kind is str:
+        return attack()
+    return (
+        filled_record(get_args(kind)[0], value)
+        if value is not None and get_args(kind) and isinstance(value, (Mapping, str))
+        else value
+    )
+
+
+_NAMES = {"demo", "name", "size", "sources"}
+"""What addresses, claims and hashes are made of: ``evidence`` refuses all but plain names."""
+
+
+# --- a base --------------------------------------------------------------------------------------
+
+
+def plain(text: str) -> str:
+    """Markdown that means ``text``."""
+    return "".join("\\" + each if each in string.punctuation else each for each in text)
+
+
+def listing(text: str) -> str:
+    """Inline code that means ``text``."""
+    return f"``` {text} ```"
+
+
+def half(lang: str) -> str:
+    """One language of a card, an attack in each kind of block and inline content."""
+    heads = {
+        "zh": ("中文", "一句话结论", "核心要义", "推导", "工程权衡", "常见陷阱", "追问"),
+        "en": (
+            *("English", "In one sentence", "Key insights", "Derivation", "Trade-offs"),
+            *("Pitfalls", "Follow-ups"),
+        ),
+    }[lang]
+    known = records.load(DEMOS / "evidence" / "float_sums.cpu.json").result.metrics
+    claims = " ".join(f"[{each.name}](claim:float_sums/{each.name})" for each in known)
+    text = [plain(attack()) for _ in range(16)]
+    code = [attack() for _ in range(4)]
+    return f"""# {heads[0]}
+
+## {heads[1]}
+
+{text[0]}
+
+## {heads[2]}
+
+- **{text[1]}** *{text[2]}* {listing(code[0])}
+- [4×](claim:float_sums/additions_ratio) [{text[3]}](https://x.example/a'b?c=&lt;d)
+- [{text[4]}](source:work "{plain(attack())}") [{text[5]}](card:one) [{text[6]}](given:)
+- [5×](wrong:float_sums/additions_ratio) {claims} $\\text{{<b onclick=x>}}$
+
+## {heads[3]}
+
+| {text[7]} | b |
+|--|--|
+| {text[8]} | [{text[9]}](card:planned) |
+
+````dataviewjs
+{code[1]}
+```
+````
+
+````<img/src=x/onerror=window.pwn=1>
+{code[2]}
+````
+
+## {heads[4]}
+
+> [!note]
+> {text[10]}
+
+### {text[11]}
+
+> {text[12]}
+
+```js
+{code[3]}
+```
+
+## {heads[5]}
+
+- {text[13]} <!-- #pit -->
+
+## {heads[6]}
+
+### {text[14]} <!-- #ask -->
+
+{text[15]}
+"""
+
+
+def card(name: str, needed: list[str], formerly: list[str]) -> str:
+    """A card whose front matter and body are attacks."""
+    work = "https://x.example/'onmouseover='window.pwn=1'&lt;b&gt;\\"
+    front = filled(
+        FrontMatter,
+        {
+            "id": name,
+            "module": "module",
+            "topic": "topic",
+            "difficulty": "easy",
+            "tags": ["memory", "数值/舍入"],
+            "prerequisites": needed,
+            "related": ["planned"],
+            "formerly": formerly,
+            "sources": {"work": {"title": attack(), "url": work, "where": attack()}},
+            "silenced": {"answer-length": attack()},
+            "updated": None,
+        },
+    )
+    del front["updated"]
+    head = yaml.safe_dump(front, allow_unicode=True) + "updated: 2026-11-29\n"
+    return f"---\n{head}---\n\n{half('zh')}\n{half('en')}"
+
+
+def write(folder: Path) -> None:
+    """Write ``cards``, ``runnable_demos`` and a demo's source to show, ``shown``, into ``folder``."""
+    demos = folder / "runnable_demos"
+    (demos / "evidence").mkdir(parents=True)
+    (folder / "cards" / "module").mkdir(parents=True)
+    (demos / "float_sums.py").write_text(
+        (DEMOS / "float_sums.py").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    (folder / "shown").mkdir()
+    (folder / "shown" / "float_sums.py").write_text(f'"""{attack()}"""\n', encoding="utf-8")
+    known = records.load(DEMOS / "evidence" / "float_sums.cpu.json")
+    found = filled_record(Record, known)
+    path = demos / "evidence" / "float_sums.cpu.json"
+    path.write_text(records.dumps(found), encoding="utf-8")
+    modules = [
+        filled(
+            syllabus._Module,
+            {
+                "id": name,
+                "code": code,
+                "topics": {topic: {lang: attack() for lang in LANGS} for topic in topics},
+                "planned": [
+                    {"id": planned, "title": {lang: attack() for lang in LANGS}}
+                    for planned in names
+                ],
+            },
+        )
+        for name, code, topics, names in (
+            ("module", "M1", ["topic"], ["planned", "later"]),
+            ("empty", "M2", [], []),
+        )
+    ]
+    path_ = filled(syllabus._Path, {"id": "way", "cards": ["one", "planned", "two"]})
+    text = yaml.safe_dump({"modules": modules, "paths": [path_]}, allow_unicode=True)
+    (folder / "cards" / "modules.yml").write_text(text, encoding="utf-8")
+    for name, needed, formerly in (("one", [], ["before"]), ("two", ["one", "planned"], [])):
+        file = folder / "cards" / "module" / f"{name}.md"
+        file.write_text(card(name, needed, formerly), encoding="utf-8")
