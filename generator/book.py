@@ -158,10 +158,11 @@ class Book:
     def counts(self) -> Mapping[str, int]:
         """What the home page counts: cards, proven numbers, demos and cited places."""
         cards = self.library.cards.values()
+        claimed = {claim.demo for card in cards for claim in card.claims()}
         return {
             "cards": len(cards),
             "proven": sum(self.proven(card) for card in cards),
-            "demos": len(self.library.evidence.demos),
+            "demos": len(self.library.evidence.demos & claimed),
             "sources": len(
                 {
                     card.sources[link.source].url

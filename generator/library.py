@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import runnable_demos
 from generator import checks, filesystem, parse, syllabus
 from generator.evidence import Evidence, load_evidence
 from generator.model import Card, CardLink, LearningPath, Module
 from generator.names import suggest
 from generator.problems import Place, Problem
 from generator.syllabus import Syllabus
+
+PACKAGED_DEMOS = Path(runnable_demos.__file__).parent
+"""The demos and the evidence that come with the program: those of every base without its own."""
+
+
+def own_demos(cards: Path) -> Path | None:
+    """The demos of the base in ``cards``: they stand beside it, if it has any."""
+    demos = Path(os.path.normpath(cards / ".." / "runnable_demos"))
+    return demos if demos.is_dir() else None
 
 
 @dataclass(frozen=True)

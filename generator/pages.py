@@ -287,12 +287,12 @@ def _newest(book: Book) -> list[Card]:
 def _demo_pages(
     book: Book, demos: Path | None, sites: Callable[[str], SiteAddresses]
 ) -> Iterator[Page]:
-    """A page with the source of each demo that has evidence."""
+    """A page with the source of each demo that a card rests on."""
     using: dict[str, list[Card]] = {}
     for card in book.library.cards.values():
         for demo in dict.fromkeys(claim.demo for claim in card.claims()):
             using.setdefault(demo, []).append(card)
-    for demo in sorted(book.library.evidence.demos):
+    for demo in sorted(book.library.evidence.demos & using.keys()):
         record = next(r for (name, _), r in book.library.evidence.records.items() if name == demo)
         file = (demos or Path()) / f"{demo}.py"
         source = file.read_text(encoding="utf-8") if demos and file.is_file() else ""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
+from runnable_demos import files
 from runnable_demos.metrics import Record
 
 FORMAT = 1
@@ -88,12 +88,7 @@ def save(record: Record, path: Path) -> Record:
     if before and _findings(before) == _findings(record):
         record = dataclasses.replace(record, recorded=before.recorded)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(dumps(record), encoding="utf-8", newline="\n")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    files.write(path, dumps(record).encode())
     return record
 
 
