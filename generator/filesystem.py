@@ -117,6 +117,9 @@ def find_cards(root: Path, shown: str) -> tuple[list[tuple[Path, str]], list[Pro
             path, inner = Path(entry.path), f"{name}/{entry.name}"
             if entry.name.startswith("."):
                 continue
+            if not entry.name.isprintable() and (_is_folder(entry) or path.suffix.lower() == ".md"):
+                problems.append(_unprintable(inner, entry.name))
+                continue
             if _is_folder(entry):
                 walk(path, inner, above | {real})
             elif path.suffix.lower() == ".md":
@@ -124,6 +127,17 @@ def find_cards(root: Path, shown: str) -> tuple[list[tuple[Path, str]], list[Pro
 
     walk(root, shown, frozenset())
     return files, problems
+
+
+def _unprintable(shown: str, name: str) -> Problem:
+    bad = next(each for each in name if not each.isprintable())
+    what = "a byte that is not UTF-8" if 0xDC80 <= ord(bad) <= 0xDCFF else f"U+{ord(bad):04X}"
+    return Problem(
+        Place(shown),
+        "file-name",
+        f"the name of this file or folder holds {what}, which nobody sees or types",
+        "Rename it: a card is called by its id, and a folder by its module.",
+    )
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

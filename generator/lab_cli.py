@@ -33,7 +33,7 @@ from generator.laboratory import (
 )
 from generator.library import PACKAGED_DEMOS, Library, load, own_demos
 from generator.names import suggest
-from generator.problems import Problem, json_text, quote
+from generator.problems import LONGEST_QUOTE, Problem, json_text
 from runnable_demos import discovery, files, records
 from runnable_demos.metrics import Record
 
@@ -146,7 +146,7 @@ def refuse_packaged(lab: Laboratory) -> None:
 def known(name: str, demos: Mapping[str, discovery.Demo]) -> str:
     """``name``, where a demo is called that; ends the command otherwise."""
     if name not in demos:
-        stop(USAGE, f"there is no demo {quote(name)}", suggest(name, demos))
+        stop(USAGE, f"there is no demo {name[:LONGEST_QUOTE]!r}", suggest(name, demos))
     return name
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from generator import graph, lang
+from generator import addresses, graph, lang
 from generator.book import Book, printed
 from generator.evidence import Verdict, judge
 from generator.lang import LANGS, Lang, Text
@@ -88,7 +88,7 @@ class SiteAddresses:
 
     def path(self, path: str) -> str:
         """A learning path's page."""
-        return self._to(f"paths/{path}/")
+        return self._to(f"{addresses.PATHS}/{path}/")
 
     def card(self, card: str, anchor: str = "") -> str:
         """A card's page, or a place on it."""
@@ -96,7 +96,7 @@ class SiteAddresses:
 
     def demo(self, demo: str) -> str:
         """The page with a demo's source."""
-        return self._to(f"demos/{demo}/")
+        return self._to(f"{addresses.DEMOS}/{demo}/")
 
     def report(self, card: Card) -> str:
         """Where to report an error on ``card``."""
@@ -111,7 +111,7 @@ class SiteAddresses:
 
 def card_address(card: str) -> str:
     """The address of a card's page, from its id alone."""
-    return f"cards/{card}/"
+    return f"{addresses.CARDS}/{card}/"
 
 
 def card_file(card: Card) -> str:
@@ -181,7 +181,12 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
     )
     for path in library.paths:
         yield _page(
-            "path.html", book, sites(f"paths/{path.id}/"), path.title, path.summary, path=path
+            "path.html",
+            book,
+            sites(f"{addresses.PATHS}/{path.id}/"),
+            path.title,
+            path.summary,
+            path=path,
         )
     for card in library.cards.values():
         yield card_page(book, card, sites(card_address(card.id)))
@@ -198,7 +203,7 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
 def card_page(book: Book, card: Card, at: SiteAddresses) -> Page:
     """The page of one card; its description is its one-sentence answer."""
     headings = [Heading(name, lang.SECTION_HEADINGS[name]) for name in lang.SECTION_NAMES]
-    headings += [Heading(name, lang.PAGE_TITLES[name]) for name in ("evidence", "connections")]
+    headings += [Heading(name, lang.PAGE_TITLES[name]) for name in addresses.EXTRA_ANCHORS]
     return Page(
         at.address,
         card.title,
@@ -299,7 +304,7 @@ def _demo_pages(
         yield _page(
             "demo.html",
             book,
-            sites(f"demos/{demo}/"),
+            sites(f"{addresses.DEMOS}/{demo}/"),
             record.title,
             record.question,
             record=record,
