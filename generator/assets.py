@@ -9,6 +9,10 @@ from generator import math_font
 
 _ROOT = Path(__file__).parent.parent
 OVERRIDES = _ROOT / "site_overrides"
+IN_CHECKOUT = (_ROOT / "pyproject.toml").is_file() and (_ROOT / "Makefile").is_file()
+"""Whether this is the project's own folder, in which `make` works, or an installed package."""
+SITE_CONFIG = _ROOT / "mkdocs.yml" if IN_CHECKOUT else OVERRIDES / "mkdocs.yml"
+"""MkDocs' settings: at the top of a checkout, so that `mkdocs` finds them; in a package, with the theme."""
 _VENDOR = Path(__file__).parent / "vendor"
 
 LIBRARIES = ("minisearch.js", "ts-fsrs.js")
@@ -30,7 +34,13 @@ SCRIPT = "proofdeck.js"
 
 
 class MissingAssetsError(Exception):
-    """Set-up has not fetched the libraries and the font; the message says how to."""
+    """The libraries and the font are not there; ``hint`` says how to get them."""
+
+    hint = (
+        "Run `make build`, which fetches them once."
+        if IN_CHECKOUT
+        else "Install it again: `python -m pip install --force-reinstall --no-deps proofdeck`."
+    )
 
 
 def styles() -> list[Path]:
@@ -78,7 +88,7 @@ def vendor(name: str) -> Path:
     """A library or font that set-up has fetched."""
     path = _VENDOR / name
     if not path.is_file():
-        raise MissingAssetsError(f"{name} has not been fetched: run `make build`")
+        raise MissingAssetsError(f"{path} is missing, which every page needs")
     return path
 
 

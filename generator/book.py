@@ -182,9 +182,10 @@ class Book:
     def counts(self) -> Mapping[str, int]:
         """What the home page counts beside the states of numbers: cards, demos and works cited."""
         cards = self.library.cards.values()
+        claimed = {claim.demo for card in cards for claim in card.claims()}
         return {
             "cards": len(cards),
-            "demos": len(self.library.evidence.demos),
+            "demos": len(self.library.evidence.demos & claimed),
             "sources": len(
                 {
                     card.sources[link.source].url

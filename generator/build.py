@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator import book, exporters, filesystem
+from generator import book, exporters
 from generator.library import Library
+from generator.output_tree import Kept, write_tree
 
 Progress = Callable[[str], None]
 
@@ -20,15 +21,18 @@ class Built:
     entry: Path
 
 
-def build(library: Library, out: Path, demos: Path | None, progress: Progress) -> list[Built]:
-    """Export ``library`` into ``out``; where anything fails, ``out`` stays as it was.
+def build(
+    library: Library, out: Path, demos: Path | None, progress: Progress
+) -> tuple[list[Built], Kept]:
+    """Export ``library`` into ``out``, and say what else was kept there; on a failure ``out`` stays.
 
-    Raises ``filesystem.OutputError``, ``assets.MissingAssetsError`` or ``OSError``.
+    Raises ``output_tree.OutputError``, ``assets.MissingAssetsError`` or ``OSError``.
     """
     progress("render")
     content = book.bind(library)
     built = []
-    with filesystem.fresh_tree(out) as new:
+
+    def fill(new: Path) -> None:
         for exporter in exporters.discover():
             progress(exporter.NAME)
             # A file of its own, or a folder with the exporter's name.
@@ -36,7 +40,9 @@ def build(library: Library, out: Path, demos: Path | None, progress: Progress) -
             target = new / (exporter.ENTRY if alone else exporter.NAME)
             exporter.export(content, target, demos)
             built.append(Built(exporter.NAME, out / exporter.ENTRY))
-    return built
+
+    kept = write_tree(out, fill, lambda: progress("wait for another build"))
+    return built, kept
 
 
 def steps() -> int:

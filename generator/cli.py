@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -23,16 +21,19 @@ import typer
 from rich.progress import Progress
 from rich.text import Text
 
-from generator import filesystem, lab_cli, library, new_card
+from generator import lab_cli, library, new_card, site_url
 from generator import refresh as refreshing
 from generator.assets import MissingAssetsError
 from generator.evidence import DRAFTABLE
 from generator.filesystem import ENVIRONMENT_CODES, USAGE_CODES
-from generator.library import Library
-from generator.problems import Problem
+from generator.library import PACKAGED_DEMOS, Library, own_demos
+from generator.output_tree import Kept, OutputError, write_tree
+from generator.problems import Problem, json_text, printable
 from generator.terminal import Console, echo
 
 WRONG, USAGE, ENVIRONMENT = 1, 2, 3
+MOST_NAMES = 8
+"""Files that are named one by one; of the others a number."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,7 +66,7 @@ DemosOption = Annotated[
     Path | None,
     typer.Option(
         "--demos",
-        help="Folder of the demos [default: runnable_demos beside the cards].",
+        help="Folder of the demos [default: runnable_demos beside the cards, else proofdeck's own].",
         readable=False,
     ),
 ]
@@ -89,7 +90,7 @@ def check(
     """Find every problem of the cards and the evidence, each with its place and its mend."""
     found, problems = load(cards, demos, evidence)
     if as_json:
-        echo(json.dumps([asdict(each) for each in problems], ensure_ascii=False, indent=2))
+        echo(json_text(problems))
     else:
         show(problems)
         summary(found, problems)
@@ -109,8 +110,7 @@ def refresh(
     if found:
         changes, problems = refreshing.refresh(found.cards, found.evidence)
     if as_json:
-        report = {"changes": changes, "problems": problems}
-        echo(json.dumps(report, default=asdict, ensure_ascii=False, indent=2))
+        echo(json_text({"changes": changes, "problems": problems}))
     else:
         for change in changes:
             echo(f"{change.place}: {change.before} → {change.after}")
@@ -141,10 +141,11 @@ def build(
         def step(name: str) -> None:
             progress.update(task, description=name, advance=1)
 
-        built = building.build(found, out, demos or _beside(cards), step)
+        built, kept = building.build(found, out, _demos(cards, demos), step)
     summary(found, ())
     for each in built:
         echo(f"{each.name:10}{each.entry}")
+    _tell_kept(kept, out)
     echo(f"open them: {out.resolve().as_uri()}/")
 
 
@@ -159,9 +160,14 @@ def export_pages(
     from generator import book, export_pages  # noqa: PLC0415 - drawing is slow to import
 
     found = _sound(cards, demos, evidence, out)
-    with _writing(), filesystem.fresh_tree(out) as new:
-        export_pages.export(book.bind(found), new, demos or _beside(cards))
+
+    def fill(tree: Path) -> None:
+        export_pages.export(book.bind(found), tree, _demos(cards, demos), site_url.read())
+
+    with _writing():
+        kept = write_tree(out, fill)
     echo(f"wrote {out}")
+    _tell_kept(kept, out)
 
 
 @app.command()
@@ -190,6 +196,10 @@ def _sound(
     tolerated: tuple[str, ...] = (),
 ) -> Library:
     """The base, where it has no error but those whose code begins with one that is tolerated."""
+    try:
+        site_url.read()
+    except site_url.SiteUrlError as error:
+        stop(USAGE, str(error), site_url.HINT)
     inner, outer = cards.resolve(), out.resolve()
     if inner.is_relative_to(outer) or outer.is_relative_to(inner):
         stop(USAGE, f"{out} and the cards in {cards} stand in one another", "Name another folder.")
@@ -207,23 +217,46 @@ def _writing() -> Iterator[None]:
     """Say in a sentence what keeps outputs from being written."""
     try:
         yield
-    except filesystem.OutputError as error:
+    except OutputError as error:
         stop(USAGE, str(error), "Nothing has changed there.")
     except MissingAssetsError as error:
-        stop(ENVIRONMENT, str(error), "It fetches them once.")
+        stop(ENVIRONMENT, str(error), error.hint)
+
+
+def _tell_kept(kept: Kept, out: Path) -> None:
+    """Name what stands in the outputs, or beside them, though no build has written it."""
+    if kept.in_place:
+        typer.echo(f"kept, as no build wrote it: {_listed(kept.in_place)}")
+    for before, now in kept.beside[:MOST_NAMES]:
+        typer.echo(
+            f"{printable(before)} was not as the last build left it: it is now {printable(now)}"
+        )
+    if len(kept.beside) > MOST_NAMES:
+        typer.echo(
+            f"… and {len(kept.beside) - MOST_NAMES:,} more, each beside the new one as `.kept`"
+        )
+    for tree in kept.aside:
+        typer.echo(
+            f"{out} did not say what a build had written there: all of it is now in {tree}; "
+            "take your own files out of it, and delete the rest"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    shown = ", ".join(map(printable, names[:MOST_NAMES]))
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def load(
     cards: Path, demos: Path | None, evidence: Path | None
 ) -> tuple[Library | None, list[Problem]]:
-    """The base in ``cards``; its demos stand beside it unless named."""
-    return library.load(cards, demos=demos or _beside(cards), evidence=evidence)
+    """The base in ``cards``; its demos stand beside it unless named, else the program's own count."""
+    return library.load(cards, demos=_demos(cards, demos), evidence=evidence)
 
 
-def _beside(cards: Path) -> Path | None:
-    """The demos that stand beside the cards, if any do."""
-    demos = Path(os.path.normpath(cards / ".." / "runnable_demos"))
-    return demos if demos.is_dir() else None
+def _demos(cards: Path, demos: Path | None) -> Path:
+    return demos or own_demos(cards) or PACKAGED_DEMOS
 
 
 def exit_code(problems: Iterable[Problem]) -> int:
@@ -278,14 +311,35 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 still gets its text
             stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            _flush()
     except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_output()
         sys.exit(0)
     except OSError as error:
+        _let_go_of_output()
         # A copy that fails names what it read first; a full disk is where it wrote.
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         name = (error.filename2 if full else None) or error.filename
         what = ": ".join(str(part) for part in (name, error.strerror) if part)
-        echo(f"error: {what or error}", err=True)
+        echo(f"error: {printable(what or str(error))}", err=True)
         sys.exit(ENVIRONMENT)
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def _let_go_of_output() -> None:
+    """Nothing more can be printed: keep the interpreter from trying to at its end."""
+    with suppress(OSError):
+        sys.stdout.flush()
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -29,7 +29,7 @@ def export(book: Book, out: Path, demos: Path | None, site_url: str = "") -> Non
     for path, content in made.files.items():
         _write(docs / path, content)
     shutil.copytree(assets.OVERRIDES / "theme", out / "theme")
-    _write(out / "mkdocs.yml", _config(made).encode())
+    _write(out / "mkdocs.yml", _config(made, site_url).encode())
 
 
 def page_file(page: pages.Page) -> str:
@@ -48,13 +48,13 @@ def _html(text: Text) -> str:
     return str(escape(on_one_line(text)))
 
 
-def _config(made: site.Site) -> str:
+def _config(made: site.Site, site_url: str) -> str:
     """Our ``mkdocs.yml`` without the hook, and with what the hook would have added."""
-    text = site.CONFIG_FILE.read_text(encoding="utf-8").replace("!ENV ", "")
+    text = assets.SITE_CONFIG.read_text(encoding="utf-8").replace("!ENV ", "")
     config = yaml.safe_load(text)
     config.pop("hooks")
     config.pop("watch")
-    config["site_url"] = config["site_url"][-1]
+    config["site_url"] = site_url or config["site_url"][-1]
     config["docs_dir"] = "docs"
     config["theme"]["custom_dir"] = "theme"
     config["theme"].pop("language")

@@ -1,16 +1,10 @@
-"""Files in and out: cards read with care, whole trees swapped in by one rename."""
+"""Files that people write, read with care: every fault of theirs is a problem, none is raised."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import shutil
 import stat
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from generator.lines import BYTE_ORDER_MARK
@@ -24,16 +18,6 @@ ENVIRONMENT_CODES = frozenset({"unreadable"})
 
 USAGE_CODES = frozenset({"no-folder", "not-a-folder"})
 """Problems of what was asked for, rather than of what stands in a base."""
-
-MARKER = ".proofdeck"
-"""The file by which a tree of outputs is known, so that nothing else is ever replaced."""
-
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
-
-
-class OutputError(Exception):
-    """An output folder that may not be replaced; the message is for the user."""
 
 
 def read_text(file: Path, shown: str) -> str | Problem:
@@ -133,6 +117,9 @@ def find_cards(root: Path, shown: str) -> tuple[list[tuple[Path, str]], list[Pro
             path, inner = Path(entry.path), f"{name}/{entry.name}"
             if entry.name.startswith("."):
                 continue
+            if not entry.name.isprintable() and (_is_folder(entry) or path.suffix.lower() == ".md"):
+                problems.append(_unprintable(inner, entry.name))
+                continue
             if _is_folder(entry):
                 walk(path, inner, above | {real})
             elif path.suffix.lower() == ".md":
@@ -140,6 +127,17 @@ def find_cards(root: Path, shown: str) -> tuple[list[tuple[Path, str]], list[Pro
 
     walk(root, shown, frozenset())
     return files, problems
+
+
+def _unprintable(shown: str, name: str) -> Problem:
+    bad = next(each for each in name if not each.isprintable())
+    what = "a byte that is not UTF-8" if 0xDC80 <= ord(bad) <= 0xDCFF else f"U+{ord(bad):04X}"
+    return Problem(
+        Place(shown),
+        "file-name",
+        f"the name of this file or folder holds {what}, which nobody sees or types",
+        "Rename it: a card is called by its id, and a folder by its module.",
+    )
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -164,63 +162,3 @@ def as_folder(folder: Path, shown: str) -> Problem | None:
     if not stat.S_ISDIR(mode):
         return Problem(Place(shown), "not-a-folder", "this is a file", "Name a folder.")
     return None
-
-
-@contextmanager
-def fresh_tree(out: Path) -> Iterator[Path]:
-    """A new folder that takes the place of ``out`` when the block ends well, by one rename.
-
-    Until then, and for ever if the block raises, ``out`` stays as it is.
-    Raises ``OutputError`` where ``out`` is a file, or a folder that no build has written.
-    """
-    out = Path(os.path.realpath(out))
-    _may_replace(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        new.chmod(0o755)
-        yield new
-        (new / MARKER).write_text("Written by `proofdeck build`, which replaces this folder.\n")
-        _may_replace(out)
-        if not out.exists():
-            new.rename(out)
-        else:
-            _exchange(new, out)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _may_replace(out: Path) -> None:
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise OutputError(f"{out} is a file; name a folder to build into")
-    if not (out / MARKER).is_file() and any(out.iterdir()):
-        raise OutputError(
-            f"{out} holds files that no build has written; name another folder, or empty this one"
-        )
-
-
-def _exchange(new: Path, out: Path) -> None:
-    """Let two folders change names: at once where the system can, else in two steps."""
-    if _renameat2(new, out):
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent)) / "old"
-    out.rename(old)
-    try:
-        new.rename(out)
-    except OSError:
-        old.rename(out)
-        raise
-    finally:
-        shutil.rmtree(old.parent, ignore_errors=True)
-
-
-def _renameat2(new: Path, out: Path) -> bool:
-    if not sys.platform.startswith("linux"):
-        return False
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    return (
-        call is not None
-        and call(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(out), _RENAME_EXCHANGE) == 0
-    )

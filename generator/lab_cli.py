@@ -24,11 +24,11 @@ from rich.table import Table
 from generator.comparing import Difference, differences, environment_changes, replay, show
 from generator.evidence import Evidence, Key, judge, load_evidence
 from generator.laboratory import SECONDS, Order, RunFailed, run, run_all, this_gpu
-from generator.library import Library, load
+from generator.library import PACKAGED_DEMOS, Library, load, own_demos
 from generator.names import suggest
-from generator.problems import Problem
+from generator.problems import LONGEST_QUOTE, Problem, json_text
 from generator.terminal import Console, echo
-from runnable_demos import discovery, records
+from runnable_demos import discovery, files, records
 from runnable_demos.metrics import Record
 
 demo = typer.Typer(help="List and run the demos.", no_args_is_help=True)
@@ -64,7 +64,10 @@ class Language(StrEnum):
 CardsOption = Annotated[Path, typer.Option("--cards", help="Folder of the cards.")]
 DemosOption = Annotated[
     Path | None,
-    typer.Option("--demos", help="Folder of the demos [default: runnable_demos beside the cards]."),
+    typer.Option(
+        "--demos",
+        help="Folder of the demos [default: runnable_demos beside the cards, else proofdeck's own].",
+    ),
 ]
 EvidenceOption = Annotated[
     Path | None,
@@ -136,6 +139,8 @@ class Laboratory:
 
     demos: Path
     evidence: Path
+    packaged: bool = False
+    """Whether the evidence is the program's own, which a base's runs do not rewrite."""
 
     def discover(self) -> dict[str, discovery.Demo]:
         """The demos by name; ends the command where there is no folder, or a demo is broken."""
@@ -156,15 +161,23 @@ class Laboratory:
 
 
 def laboratory(cards: Path, demos: Path | None, evidence: Path | None) -> Laboratory:
-    """The folders that the options name; what they do not name stands beside the cards."""
-    demos = demos or Path(os.path.normpath(cards / ".." / "runnable_demos"))
-    return Laboratory(demos, evidence or demos / "evidence")
+    """The folders that the options name, else those beside the cards, else the program's own."""
+    own = demos or own_demos(cards)
+    demos = own or PACKAGED_DEMOS
+    return Laboratory(demos, evidence or demos / "evidence", packaged=not (own or evidence))
+
+
+def refuse_packaged(lab: Laboratory) -> None:
+    """End the command where its record would rewrite the program's own evidence."""
+    if lab.packaged:
+        message = "this base has no demos of its own, and proofdeck's evidence stays as it is"
+        stop(USAGE, message, "leave --record out, or name a folder: --evidence DIR")
 
 
 def known(name: str, demos: Mapping[str, discovery.Demo]) -> str:
     """``name``, where a demo is called that; ends the command otherwise."""
     if name not in demos:
-        stop(USAGE, f"there is no demo {name!r}", suggest(name, demos))
+        stop(USAGE, f"there is no demo {name[:LONGEST_QUOTE]!r}", suggest(name, demos))
     return name
 
 
@@ -256,6 +269,8 @@ def run_demo(
     """Run one demo and print what it measured."""
     lab = laboratory(cards, demos, evidence)
     known(name, lab.discover())
+    if record:
+        refuse_packaged(lab)
     if record and (changes or size is not Size.full):
         stop(USAGE, "evidence is recorded at full size with nothing changed", "leave --record out")
     if figure and (figure.suffix != ".svg" or not figure.parent.is_dir()):
@@ -272,7 +287,7 @@ def run_demo(
             found = records.save(found, lab.path(found))
             err.print(f"recorded {escape(str(lab.path(found)))}", soft_wrap=True)
     for path, svg in _drawings(found, figure, language(lang)) if figure else ():
-        path.write_text(svg, encoding="utf-8")
+        files.write(path, svg.encode())
         err.print(f"drew {escape(str(path))}", soft_wrap=True)
     if as_json:
         echo(records.dumps(found), nl=False)
@@ -442,6 +457,8 @@ def verify(
     """Run all demos again at full size, and compare with the evidence and with every card."""
     lab = laboratory(cards, demos, evidence)
     there = lab.discover()
+    if record:
+        refuse_packaged(lab)
     gaining = [name for name, d in there.items() if d.gpu is not None or device != Device.cuda]
     chosen = [known(name, there) for name in dict.fromkeys(names or gaining)]
     before, _ = lab.load()
@@ -544,4 +561,4 @@ def _print_json(verdicts: Iterable[Verdict], problems: Iterable[Problem]) -> Non
         ],
         "problems": [asdict(problem) for problem in problems],
     }
-    echo(json.dumps(report, ensure_ascii=False, indent=2))
+    echo(json_text(report))

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from generator import checks, filesystem, parse, syllabus
+import runnable_demos
+from generator import addresses, checks, filesystem, parse, syllabus
 from generator.evidence import Evidence, load_evidence
+from generator.lang import LANGS
 from generator.model import Card, CardLink, LearningPath, Module
 from generator.names import suggest
 from generator.problems import Place, Problem
 from generator.syllabus import Syllabus
+
+PACKAGED_DEMOS = Path(runnable_demos.__file__).parent
+"""The demos and the evidence that come with the program: those of every base without its own."""
+
+
+def own_demos(cards: Path) -> Path | None:
+    """The demos of the base in ``cards``: they stand beside it, if it has any."""
+    demos = Path(os.path.normpath(cards / ".." / "runnable_demos"))
+    return demos if demos.is_dir() else None
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,8 @@ def assemble(
     formerly = {former: card.id for card in cards.values() for former in card.formerly}
     for card in cards.values():
         problems += _home(card, plan.modules, root)
+        problems += _home_note(card)
+        problems += _colliding_items(card)
         problems += _dead_links(card, cards, known, formerly)
     return library, problems
 
@@ -247,6 +261,31 @@ def _home(card: Card, modules: Mapping[str, Module], root: Path) -> Iterator[Pro
         message = f"the module `{card.module}` has no topic `{card.topic}`"
         hint = suggest(card.topic, module.topics)
         yield Problem(card.places["topic"], "unknown-topic", message, hint)
+
+
+def _home_note(card: Card) -> Iterator[Problem]:
+    if card.id == addresses.HOME_NOTE.lower():
+        message = f"the vault's first note is called {addresses.HOME_NOTE}"
+        yield Problem(card.places["id"], "reserved-id", message, "Give the card another id.")
+
+
+def _colliding_items(card: Card) -> Iterator[Problem]:
+    """Follow-ups and pitfalls whose id something else on the page or in the note has."""
+    for half in card.sections.values():
+        items = [item for section in half.values() for item in section.items]
+        blocks = {
+            addresses.block(item.id, language): item.id for item in items for language in LANGS[1:]
+        }
+        for item in items:
+            if item.id in addresses.CARD_ANCHORS or item.id.startswith(addresses.PREFIXES):
+                message = f"the id `{item.id}` is taken by a part of the card's page"
+            elif item.id in blocks:
+                message = f"the id `{item.id}` is what `{blocks[item.id]}` is called in its other language"
+            else:
+                continue
+            yield Problem(
+                item.place, "reserved-id", message, "Choose another, the same in both languages."
+            )
 
 
 def _dead_links(

@@ -6,6 +6,10 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+DEVICES = frozenset(
+    ["con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))]
+)
+"""What Windows takes for a device, whatever ending follows."""
 KEBAB_CASE = r"^[a-z0-9]+(?:-[a-z0-9]+)*$"
 MAX_LENGTH = 80
 
@@ -14,7 +18,7 @@ _KEBAB_CASE = re.compile(KEBAB_CASE.removesuffix("$") + r"\Z")
 
 def is_id(name: str) -> bool:
     """Whether ``name`` can be an id: it goes into addresses, file names and block ids alike."""
-    return len(name) <= MAX_LENGTH and _KEBAB_CASE.match(name) is not None
+    return len(name) <= MAX_LENGTH and name not in DEVICES and _KEBAB_CASE.match(name) is not None
 
 
 def why_no_id(name: str) -> str:
@@ -23,6 +27,8 @@ def why_no_id(name: str) -> str:
         return "is a path, and an id is a name"
     if len(name) > MAX_LENGTH:
         return f"is longer than {MAX_LENGTH} characters"
+    if name in DEVICES:
+        return "is a device on Windows, where no file can be called so"
     return "is not in kebab-case (lower-case Latin letters and digits, joined by single hyphens)"
 
 

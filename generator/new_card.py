@@ -21,8 +21,9 @@ from generator.lang import (
 )
 from generator.lang import Text as Words
 from generator.names import is_id, suggest, why_no_id
-from generator.problems import Problem
+from generator.problems import Problem, quote
 from generator.syllabus import Syllabus
+from runnable_demos import files
 
 _GUIDE: Mapping[SectionName, Words] = {
     "answer": {
@@ -72,17 +73,20 @@ def write(cards: Path, name: str, module: str, topic: str, today: date) -> Path 
     if plan is None:
         return problems
     if not is_id(name):
-        raise NewCardError(f"`{name}` {why_no_id(name)}", "An id is like `bubble-sort`.")
+        raise NewCardError(f"{quote(name)} {why_no_id(name)}", "An id is like `bubble-sort`.")
     if module not in plan.modules:
-        raise NewCardError(f"there is no module `{module}`", suggest(module, plan.modules))
+        raise NewCardError(f"there is no module {quote(module)}", suggest(module, plan.modules))
     if topic not in plan.modules[module].topics:
         hint = suggest(topic, plan.modules[module].topics)
-        raise NewCardError(f"the module `{module}` has no topic `{topic}`", hint)
+        raise NewCardError(f"the module `{module}` has no topic {quote(topic)}", hint)
     _refuse_taken(cards, name)
     file = cards / module / f"{name}.md"
     file.parent.mkdir(exist_ok=True)
-    with file.open("x", encoding="utf-8", newline="\n") as opened:
-        opened.write(text(name, module, topic, _title(plan, name), today))
+    content = text(name, module, topic, _title(plan, name), today)
+    try:
+        files.write(file, content.encode(), new=True)
+    except FileExistsError:
+        raise NewCardError(f"{file} exists already", "Choose another id.") from None
     return file
 
 

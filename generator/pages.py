@@ -13,7 +13,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from generator import graph, lang
+from generator import addresses, graph, lang
 from generator.book import Book, printed
 from generator.evidence import Verdict, judge
 from generator.lang import LANGS, Lang, Text
@@ -87,7 +87,7 @@ class SiteAddresses:
 
     def path(self, path: str) -> str:
         """A learning path's page."""
-        return self._to(f"paths/{path}/")
+        return self._to(f"{addresses.PATHS}/{path}/")
 
     def card(self, card: str, anchor: str = "") -> str:
         """A card's page, or a place on it."""
@@ -95,7 +95,7 @@ class SiteAddresses:
 
     def demo(self, demo: str) -> str:
         """The page with a demo's source."""
-        return self._to(f"demos/{demo}/")
+        return self._to(f"{addresses.DEMOS}/{demo}/")
 
     def report(self, card: Card) -> str:
         """Where to report an error on ``card``."""
@@ -110,7 +110,7 @@ class SiteAddresses:
 
 def card_address(card: str) -> str:
     """The address of a card's page, from its id alone."""
-    return f"cards/{card}/"
+    return f"{addresses.CARDS}/{card}/"
 
 
 def card_file(card: Card) -> str:
@@ -179,7 +179,12 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
     )
     for path in library.paths:
         yield _page(
-            "path.html", book, sites(f"paths/{path.id}/"), path.title, path.summary, path=path
+            "path.html",
+            book,
+            sites(f"{addresses.PATHS}/{path.id}/"),
+            path.title,
+            path.summary,
+            path=path,
         )
     for card in library.cards.values():
         yield card_page(book, card, sites(card_address(card.id)))
@@ -196,7 +201,7 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
 def card_page(book: Book, card: Card, at: SiteAddresses) -> Page:
     """The page of one card; its description is its one-sentence answer."""
     headings = [Heading(name, lang.SECTION_HEADINGS[name]) for name in lang.SECTION_NAMES]
-    headings += [Heading(name, lang.PAGE_TITLES[name]) for name in ("evidence", "connections")]
+    headings += [Heading(name, lang.PAGE_TITLES[name]) for name in addresses.EXTRA_ANCHORS]
     return Page(
         at.address,
         card.title,
@@ -291,19 +296,19 @@ def _newest(book: Book) -> list[Card]:
 def _demo_pages(
     book: Book, demos: Path | None, sites: Callable[[str], SiteAddresses]
 ) -> Iterator[Page]:
-    """A page with the source of each demo that has evidence."""
+    """A page with the source of each demo that a card rests on."""
     using: dict[str, list[Card]] = {}
     for card in book.library.cards.values():
         for demo in dict.fromkeys(claim.demo for claim in card.claims()):
             using.setdefault(demo, []).append(card)
-    for demo in sorted(book.library.evidence.demos):
+    for demo in sorted(book.library.evidence.demos & using.keys()):
         record = next(r for (name, _), r in book.library.evidence.records.items() if name == demo)
         file = (demos or Path()) / f"{demo}.py"
         text = file.read_text(encoding="utf-8") if demos and file.is_file() else ""
         yield _page(
             "demo.html",
             book,
-            sites(f"demos/{demo}/"),
+            sites(f"{addresses.DEMOS}/{demo}/"),
             record.title,
             record.question,
             record=record,

@@ -6,10 +6,7 @@ before, in the same form. All other bytes of a card stay: line ends, byte order 
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +16,7 @@ from generator.lines import BYTE_ORDER_MARK
 from generator.model import Card, Claim
 from generator.problems import Place, Problem
 from generator.quantities import QuantityError, read
+from runnable_demos import files
 from runnable_demos.metrics import Metric
 
 _ROW = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -48,7 +46,7 @@ def refresh(cards: Mapping[str, Card], evidence: Evidence) -> tuple[list[Change]
             raw = path.read_bytes()
             text, made, missed = rewritten(raw.decode("utf-8"), wanted)
             if made:
-                _replace(path, text.encode("utf-8"))
+                files.write(path, text.encode("utf-8"))
             changes += made
             problems += [_moved(change) for change in missed]
         problems += found
@@ -109,17 +107,3 @@ def _moved(change: Change) -> Problem:
     message = f"not rewritten: “{change.before}” does not stand here in one piece"
     hint = f"Write “{change.after}” by hand, with the link's text on one line."
     return Problem(change.place, "refresh", message, hint)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put ``content`` in the place of a file by one rename, with the file's permissions."""
-    path = path.resolve()
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        shutil.copymode(path, name)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from generator import yaml_document
+from generator import addresses, yaml_document
 from generator.front_matter import Id, Ids, Strict, Texts, validate
 from generator.lines import Lines
 from generator.model import LearningPath, Module, PlannedCard, Topic
@@ -72,6 +72,7 @@ def read(text: str, path: str) -> tuple[Syllabus | None, list[Problem]]:
     if not isinstance(values, _Syllabus):
         return None, sorted(problems)
     problems += _doubles(values, document.places)
+    problems += _reserved(values, document.places)
     modules = {
         entry.id: Module(
             id=entry.id,
@@ -101,6 +102,25 @@ def unknown_cards(syllabus: Syllabus, known: set[str]) -> Iterator[Problem]:
                     f"the path `{path.id}` names `{card}`, which is no card",
                     suggest(card, known),
                 )
+
+
+def _reserved(values: _Syllabus, places: Mapping[str, Place]) -> Iterator[Problem]:
+    """Modules and topics that would take the address of something else."""
+    for number, module in enumerate(values.modules):
+        if module.id in addresses.TAKEN:
+            yield Problem(
+                places[f"modules.{number}.id"],
+                "reserved-id",
+                f"the site has a page, folder or file of its own called `{module.id}`",
+                "Give the module another id, and its folder with it.",
+            )
+        if addresses.PLANNED in module.topics:
+            yield Problem(
+                places[f"modules.{number}.topics.{addresses.PLANNED}"],
+                "reserved-id",
+                f"a module's page has a part of its own called `{addresses.PLANNED}`",
+                "Give the topic another id.",
+            )
 
 
 def _doubles(values: _Syllabus, places: Mapping[str, Place]) -> Iterator[Problem]:

@@ -41,8 +41,13 @@ Note = Callable[[str], None]
 """Called with a sentence that the demo's user has to know."""
 
 USAGE, ENVIRONMENT = 2, 3
-INSTALL = "python -m pip install --constraint constraints.txt --editable '.[lab]'"
-INSTALL_HEAVY = "python -m pip install --constraint constraints.txt --editable '.[lab,heavy]'"
+_IN_CHECKOUT = (Path(__file__).parents[1] / "constraints.txt").is_file()
+_INSTALL = (
+    "python -m pip install --constraint constraints.txt --editable '.[{}]'"
+    if _IN_CHECKOUT
+    else "python -m pip install 'proofdeck[{}]'"
+)
+INSTALL, INSTALL_HEAVY = _INSTALL.format("lab"), _INSTALL.format("lab,heavy")
 
 
 class StopRun(Exception):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import re
 import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
+from runnable_demos import files
 from runnable_demos.metrics import Record
 
 FORMAT = 1
@@ -100,26 +100,8 @@ def save(record: Record, path: Path) -> Record:
     if before and _findings(before) == _findings(record):
         record = dataclasses.replace(record, recorded=before.recorded)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(".*.json.*"):  # by a run that was killed as it wrote
-        if not _runs(left.suffix[1:]):
-            left.unlink(missing_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(dumps(record), encoding="utf-8", newline="\n")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    files.write(path, dumps(record).encode())
     return record
-
-
-def _runs(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError, ValueError):
-        pass  # another user's process, or a file that no run has written
-    return True
 
 
 def _findings(record: Record) -> tuple[Any, ...]:

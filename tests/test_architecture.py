@@ -43,7 +43,7 @@ NEVER = {
 }
 """What a module does not import itself; ``exporters`` and ``checks`` stand for all files in them."""
 
-OPEN_TO_THE_GENERATOR = {"metrics", "records", "provenance", "discovery", "figures"}
+OPEN_TO_THE_GENERATOR = {"metrics", "records", "provenance", "discovery", "figures", "files"}
 """What the generator reads of the laboratory; none of it needs torch."""
 
 

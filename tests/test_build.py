@@ -13,6 +13,7 @@ import pytest
 from generator import exporters, library
 from generator.build import build, steps
 from generator.library import Library
+from generator.output_tree import Kept
 from tests.exporters.html_tree import read
 
 BASE = Path(__file__).parent / "library"
@@ -42,10 +43,11 @@ def test_a_build_writes_every_output_and_says_where_each_begins(
     """Progress is reported as often as promised; each entry is a file; nothing is left beside."""
     out = tmp_path / "dist"
     reported: list[str] = []
-    built = build(small, out, DEMOS, reported.append)
+    built, kept = build(small, out, DEMOS, reported.append)
     assert len(reported) == steps()
     assert {each.name for each in built} >= {"site", "handbook", "vault"}
     assert all(each.entry.is_file() for each in built)
+    assert kept == Kept()
     assert list(tmp_path.iterdir()) == [out]
 
 

@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from generator import filesystem
-from generator.filesystem import MARKER, OutputError, find_cards, fresh_tree, read_text
+from generator.filesystem import find_cards, read_text
 from generator.problems import Place, Problem
 
 
@@ -141,138 +140,3 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     files, problems = find_cards(base, "base")
     assert [shown for _, shown in files] == ["base/linked/a.md"]
     assert [(p.code, p.place.path) for p in problems] == [("link-loop", "base/module/up")]
-
-
-# --- writing -------------------------------------------------------------------------------------
-
-
-def tree(folder: Path) -> dict[str, str]:
-    """The files of a folder and what they hold, but for the marker."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_text()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != MARKER
-    }
-
-
-def test_a_tree_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
-    """Nothing of the old tree is left, and nothing beside the new one."""
-    out = tmp_path / "deep" / "dist"
-    for content in ("one", "two"):
-        with fresh_tree(out) as new:
-            (new / content).write_text(content)
-        assert tree(out) == {content: content}
-        assert [path.name for path in out.parent.iterdir()] == ["dist"]
-    assert out.stat().st_mode & 0o777 == 0o755
-
-
-def test_a_failure_leaves_the_old_tree_whole(tmp_path: Path) -> None:
-    """When the block raises, the old tree stays and the new one is gone."""
-    out = tmp_path / "dist"
-    with fresh_tree(out) as new:
-        (new / "a").write_text("old")
-
-    def fail() -> None:
-        with fresh_tree(out) as new:
-            (new / "a").write_text("half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert tree(out) == {"a": "old"}
-    assert [path.name for path in tmp_path.iterdir()] == ["dist"]
-
-
-def test_two_folders_are_exchanged_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system can exchange two folders, neither is renamed by itself."""
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    if not filesystem._renameat2(tmp_path / "a", tmp_path / "b"):
-        pytest.skip("this file system cannot exchange two folders")
-    out = tmp_path / "dist"
-    with fresh_tree(out) as new:
-        (new / "one").touch()
-    monkeypatch.delattr(Path, "rename")
-    with fresh_tree(out) as new:
-        (new / "two").touch()
-    assert tree(out) == {"two": ""}
-
-
-def test_a_reader_never_sees_the_tree_missing(tmp_path: Path) -> None:
-    """Swapped by one rename, the path leads to a whole tree at every moment."""
-    out = tmp_path / "dist"
-    with fresh_tree(out) as new:
-        (new / "a").write_text("0")
-    missing, stop = [], threading.Event()
-
-    def look() -> None:
-        while not stop.is_set():
-            try:
-                (out / "a").read_text()
-            except OSError as error:
-                missing.append(error)
-
-    reader = threading.Thread(target=look)
-    reader.start()
-    for number in range(200):
-        with fresh_tree(out) as new:
-            (new / "a").write_text(str(number))
-    stop.set()
-    reader.join()
-    assert missing == []
-
-
-def test_without_the_exchange_two_renames_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a system cannot exchange two folders, the old one steps aside first."""
-    monkeypatch.setattr(filesystem, "_renameat2", lambda new, out: False)
-    out = tmp_path / "dist"
-    for content in ("one", "two"):
-        with fresh_tree(out) as new:
-            (new / content).write_text(content)
-        assert tree(out) == {content: content}
-        assert [path.name for path in tmp_path.iterdir()] == ["dist"]
-
-
-def test_if_the_second_rename_fails_the_old_tree_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The old tree has stepped aside and the new one cannot follow: the old one returns."""
-    monkeypatch.setattr(filesystem, "_renameat2", lambda new, out: False)
-    out = tmp_path / "dist"
-    with fresh_tree(out) as new:
-        (new / "a").write_text("old")
-    rename = Path.rename
-
-    def fail_for_new(path: Path, target: Path) -> Path:
-        if target == out and path.name != "old":
-            raise OSError(28, "No space left on device", str(target))
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", fail_for_new)
-    with pytest.raises(OSError, match="No space"), fresh_tree(out) as new:
-        (new / "a").write_text("new")
-    assert tree(out) == {"a": "old"}
-    assert [path.name for path in tmp_path.iterdir()] == ["dist"]
-
-
-def test_what_no_build_has_written_is_never_replaced(tmp_path: Path) -> None:
-    """A folder of somebody's files, and a file, are refused before anything is written."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "thesis.tex").touch()
-    for out in (home, home / "thesis.tex"):
-        with pytest.raises(OutputError), fresh_tree(out):
-            raise AssertionError
-    assert [path.name for path in tmp_path.rglob("*")] == ["home", "thesis.tex"]
-
-
-def test_an_empty_folder_and_a_link_are_built_into(tmp_path: Path) -> None:
-    """An empty folder may be replaced; a link stays a link, and what it leads to is replaced."""
-    (tmp_path / "real").mkdir()
-    (tmp_path / "dist").symlink_to("real")
-    with fresh_tree(tmp_path / "dist") as new:
-        (new / "a").write_text("a")
-    assert (tmp_path / "dist").is_symlink()
-    assert tree(tmp_path / "real") == {"a": "a"}

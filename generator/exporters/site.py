@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup
 
-from generator import assets, book, library, pages
+from generator import assets, book, library, pages, site_url
 from generator.book import Book
 from generator.evidence import DRAFTABLE
 from generator.lang import on_one_line
@@ -32,7 +32,6 @@ from generator.study_data import study_data
 
 NAME = "site"
 ENTRY = "site/index.html"
-CONFIG_FILE = assets.OVERRIDES.parent / "mkdocs.yml"
 DEMOS = "runnable_demos"
 
 FAVICON = (
@@ -57,10 +56,23 @@ def export(content: Book, out: Path, demos: Path | None) -> None:
     os.environ["NO_MKDOCS_2_WARNING"] = "true"  # Material's notice is for those who chose MkDocs
     from mkdocs.commands.build import build  # noqa: PLC0415 - slow to import, and only here
     from mkdocs.config import load_config  # noqa: PLC0415
+    from mkdocs.utils.yaml import yaml_load  # noqa: PLC0415
 
+    with assets.SITE_CONFIG.open("rb") as opened:
+        theme = yaml_load(opened)["theme"]
     token = _prepared.set((content, demos))
     try:
-        build(load_config(str(CONFIG_FILE), site_dir=str(out), docs_dir=str(content.library.root)))
+        # Paths are absolute: MkDocs takes them from its file's folder, not from where the user stands.
+        build(
+            load_config(
+                str(assets.SITE_CONFIG),
+                site_dir=str(out.resolve()),
+                docs_dir=str(content.library.root.resolve()),
+                hooks=[str(assets.OVERRIDES / "hook.py")],
+                theme={**theme, "custom_dir": str(assets.OVERRIDES / "theme")},
+                watch=[],
+            )
+        )
     finally:
         _prepared.reset(token)
 
@@ -150,11 +162,15 @@ def _made(content: Book, demos: Path | None, config: Any) -> Site:
             f"report_url in mkdocs.yml is no address that a reader can open: {report_url!r}"
         )
     try:
+        if config.site_url:
+            site_url.check(config.site_url)
         return make(content, demos, config.site_url or "", report_url)
+    except site_url.SiteUrlError as error:
+        raise PluginError(f"{error}\n  hint: {site_url.HINT}") from None
     except assets.MissingAssetsError as error:
         if _prepared.get():
             raise
-        raise PluginError(str(error)) from None
+        raise PluginError(f"{error}\n  hint: {error.hint}") from None
 
 
 def _deferred(path: str) -> Any:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import yaml
 
-from generator import graph
+from generator import addresses, graph
 from generator.book import Book, DemoPanel
 from generator.evidence import State, Verdict, judge
 from generator.lang import (
@@ -51,7 +51,7 @@ from runnable_demos import figures
 from runnable_demos.metrics import Record
 
 NAME = "vault"
-HOME = "Proofdeck.md"
+HOME = f"{addresses.HOME_NOTE}.md"
 ENTRY = f"{NAME}/{HOME}"
 CARDS, FIGURES = "Cards", "Figures"
 CANVAS, BASE = "Prerequisites.canvas", "Cards.base"
@@ -196,7 +196,7 @@ class _CardNote:
         ]
 
     def _half(self, lang: Lang) -> Iterator[str]:
-        writer = Writer(lang, self._link_writer(lang), lambda name: _item_id(name, lang))
+        writer = Writer(lang, self._link_writer(lang), lambda name: addresses.block(name, lang))
         for name, section in self.card.sections[lang].items():
             yield f"## {SECTION_HEADINGS[name][lang]}"
             if section.tokens:
@@ -205,7 +205,7 @@ class _CardNote:
             for item in section.items:
                 face, back = writer.line(item.title), writer.blocks(item.body)
                 block = callout("question", face, back, folded=True)
-                yield with_block_id(block, _item_id(item.id, lang))
+                yield with_block_id(block, addresses.block(item.id, lang))
 
     def _link_writer(self, lang: Lang) -> _LinkWriter:
         return _LinkWriter(self.book, self.card, lang)
@@ -279,11 +279,6 @@ class _CardNote:
         yield "\n".join(lines)
 
 
-def _item_id(name: str, lang: Lang) -> str:
-    """A follow-up's or pitfall's block id: its own in the first language, with the code in others."""
-    return name if lang == LANGS[0] else f"{name}-{lang}"
-
-
 def _evidence_id(demo: str, device: str) -> str:
     return block_id("ev", demo, "" if device == "cpu" else device)
 
@@ -331,8 +326,8 @@ class _LinkWriter:
             case CardLink():
                 if found.card not in self.book.library.cards:
                     return label
-                anchor = f"#^{_item_id(found.anchor, self.lang)}" if found.anchor else ""
-                return link(found.card, anchor, label, table=table)
+                block = f"#^{addresses.block(found.anchor, self.lang)}" if found.anchor else ""
+                return link(found.card, block, label, table=table)
             case Citation():
                 source = self.card.sources[found.source]
                 title = f"{source.title}, {found.where or source.where}".replace('"', "'")
@@ -455,7 +450,7 @@ def _canvas(book: Book) -> str:
     # What comes first lies below.
     nodes: list[dict[str, object]] = [
         {
-            "id": f"module-{box.module.id}",
+            "id": f"module:{box.module.id}",  # no card is called so
             "type": "group",
             **frame(box.x, box.y, box.width, box.height),
             "label": f"{box.module.code} {on_one_line(box.module.title)}",

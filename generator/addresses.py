@@ -1,0 +1,49 @@
+"""The addresses that the site takes for itself; a module's page stands beside them.
+
+Whatever makes a page, a file or an anchor takes its name from here, so that what ids may not be
+is known before anything is made.
+"""
+
+from __future__ import annotations
+
+from generator.lang import LANGS, SECTION_NAMES, Lang
+
+PAGES = ("graph", "study", "about", "report")
+"""The pages at the top, beside home and the modules."""
+CARDS, PATHS, DEMOS, VENDOR = "cards", "paths", "demos", "vendor"
+"""The folders of addresses."""
+FILES = (
+    "search.json",
+    "study.json",
+    "favicon.svg",
+    "social.png",
+    "robots.txt",
+    "proofdeck.css",
+    "proofdeck.js",
+    "graph.js",
+    "study.js",
+)
+THEME = ("index.html", "assets", "404.html", "sitemap.xml", "sitemap.xml.gz")
+"""What Material for MkDocs adds."""
+
+TAKEN = frozenset(
+    name.partition(".")[0] for name in (*PAGES, CARDS, PATHS, DEMOS, VENDOR, *FILES, *THEME)
+)
+"""What no module may be called: a page of the site, or a file of it without its ending."""
+
+EXTRA_ANCHORS = ("evidence", "connections")
+CARD_ANCHORS = frozenset({*SECTION_NAMES, *EXTRA_ANCHORS})
+"""What no follow-up or pitfall may be called: the parts of a card's page."""
+PREFIXES = ("ev-", "pd-")
+"""How no follow-up or pitfall may begin: rows of evidence, and what scripts look for."""
+
+HOME_NOTE = "Proofdeck"
+"""The vault's first note; Obsidian finds notes by name, whatever the case."""
+
+PLANNED = "planned"
+"""What no topic may be called: the last part of a module's page."""
+
+
+def block(item: str, language: Lang) -> str:
+    """An item's block id in a note, which holds all languages: its own in the first, with the code in others."""
+    return item if language == LANGS[0] else f"{item}-{language}"
