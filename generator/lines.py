@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 
+from generator.characters import Fault, faults
 from generator.problems import Place, Problem
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -73,6 +74,15 @@ class Lines:
                 f"{_times(len(unprintable))} a character that no text may hold, first {name} here",
                 "Delete it; an editor that shows invisible characters finds it.",
             )
+        for fault in faults(_UNPRINTABLE.sub(" ", uniform)):
+            yield strange(fault, self.place(fault.offset))
+
+
+def strange(fault: Fault, place: Place) -> Problem:
+    """The problem that a character is which cannot be seen or told apart."""
+    times = "" if fault.count == 1 else f", {fault.count} times, first here"
+    message = f"{fault.name} {fault.why}{times}"
+    return Problem(place, "strange-character", message, fault.hint)
 
 
 def _times(count: int) -> str:

@@ -25,7 +25,8 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-from generator.lines import Lines
+from generator.characters import faults
+from generator.lines import Lines, strange
 from generator.model import Places, locate, place_of
 from generator.problems import Place, Problem
 
@@ -250,6 +251,9 @@ def _settled(inline: Token, places: Places, problems: list[Problem]) -> Iterator
     for index, token in enumerate(children):
         if token.type in {"text", "text_special"}:
             run.append(token)
+            if token.info == "entity":
+                where = locate(places, token.meta["at"])
+                problems += _strange(token.content, token.markup, where)
             continue
         at = token.meta.get("at", 0)
         if token.type == "link_open":
@@ -272,12 +276,19 @@ def _settled(inline: Token, places: Places, problems: list[Problem]) -> Iterator
         if token.type == "link_open":
             # An autolink notes its own beginning, another link that of its label.
             label, at = at, at - (token.info != "auto")
+            told = str(token.attrs.get("title", ""))
+            problems += _strange(told, inline.content, locate(places, at))
         elif token.type in {"math_inline", "code_inline"}:
             at += len(token.markup)
         token.meta = {"places": _part(places, at, at + len(token.content))}
         yield token
     if run:
         yield _text(run, level, places)
+
+
+def _strange(text: str, written: str, place: Place) -> Iterator[Problem]:
+    """Characters that only an entity, such as ``&#8203;``, brought into a text."""
+    return (strange(each, place) for each in faults(text) if each.character not in written)
 
 
 def _nested(place: Place) -> Problem:

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import yaml
 from yaml.constructor import SafeConstructor
 
-from generator.lines import Lines
+from generator.characters import faults
+from generator.lines import Lines, strange
 from generator.problems import Place, Problem
 
 MAX_DEPTH = 8
@@ -127,7 +128,14 @@ class _Reading:
             for index, entry in enumerate(node.value):
                 self.places[_join(path, index)] = self.place(entry.start_mark)
             return [self.value(entry, _join(path, i)) for i, entry in enumerate(node.value)]
+        self._strange(node)
         return _scalar(node)
+
+    def _strange(self, node: yaml.Node) -> None:
+        r"""Characters that only an escape, such as ``"\u200b"``, brought into a text."""
+        for fault in faults(str(node.value)):
+            if fault.character not in self.lines.text:
+                self.problems.append(strange(fault, self.place(node.start_mark)))
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -139,6 +147,7 @@ class _Reading:
                 )
                 continue
             key = key_node.value
+            self._strange(key_node)
             if key in result:
                 first = self.places[_join(path, key)]
                 self.problems.append(

@@ -18,12 +18,12 @@ from runnable_demos import discovery
 
 ROOT = Path(__file__).parent.parent
 PURE = {"lang", "problems"}
-TEXT = PURE | {"model", "lines", "names", "web"}
+TEXT = PURE | {"model", "lines", "characters", "names", "web"}
 REACH = {
     "problems": set(),
     "lang": set(),
     "model": PURE,
-    "lines": {"problems"},
+    "lines": {"problems", "characters"},
     "markdown": TEXT,
     "front_matter": TEXT | {"yaml_document"},
     "parse": TEXT | {"yaml_document", "markdown", "front_matter"},

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generator import checks, library, prose
+from generator import checks, library
 from generator.checks import blog_source, near_duplicate
 from generator.evidence import Evidence, Verdict, judge
 from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS
-from generator.model import Claim, place_of
+from generator.model import Claim
 from generator.parse import parse
 from generator.problems import Problem
 
@@ -369,24 +365,3 @@ def test_a_changed_demo_makes_its_evidence_stale(real: Path) -> None:
     assert {p.code for p in new} == {"evidence-stale"}
     assert "error" in {p.severity for p in new}
     assert all(name in p.message for p in new)
-
-
-def test_katex_reads_every_formula() -> None:
-    """What Obsidian and Anki draw with, drawn by KaTeX without an error."""
-    found, _ = load(ROOT)
-    formulas = [
-        {"tex": token.content, "display": token.type == "math_block", "at": str(place_of(token))}
-        for card in found.cards.values()
-        for token in prose.formulas(card)
-    ]
-    node = shutil.which("node", path=f"{os.environ['PATH']}{os.pathsep}{Path(sys.prefix) / 'bin'}")
-    assert node, "make test installs node where it is missing"
-    done = subprocess.run(
-        [node, HERE / "katex_errors.cjs"],
-        input=json.dumps(formulas),
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    assert len(formulas) > 100
-    assert json.loads(done.stdout) == []

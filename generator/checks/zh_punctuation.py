@@ -11,10 +11,7 @@ from generator.problems import Problem, Severity
 
 CODE = "zh-punctuation"
 SEVERITY: Severity = "error"
-SENTENCE = (
-    "In Chinese, punctuation beside 汉字 is full-width and quotation marks are curly; "
-    "letters and digits are half-width."
-)
+SENTENCE = "In Chinese, punctuation beside 汉字 is full-width and quotation marks are curly."
 
 _FULL = {",": "，", ";": "；", ":": "：", "!": "！", "?": "？", ".": "。", "(": "（", ")": "）"}
 _HALF = re.compile(
@@ -22,8 +19,7 @@ _HALF = re.compile(
       | [,;:!?(](?=\s*[{HAN}])                    # before 汉字
       | (?<=[{HAN}])[.)]                          # no space between
       | (?<=[$`])\.(?=\s|$)                       # a sentence that ends in a formula or in code
-      | (?P<quote> " | (?<=[{HAN}])' | '(?=[{HAN}]))
-      | (?P<wide> [\uff10-\uff19\uff21-\uff3a\uff41-\uff5a])""",
+      | (?P<quote> " | (?<=[{HAN}])' | '(?=[{HAN}]))""",
     re.VERBOSE,
 )
 
@@ -45,9 +41,6 @@ def _said(found: re.Match[str]) -> tuple[str, str]:
     mark = found[0].strip()
     if found["quote"]:
         return f"the quotation mark `{mark}` is straight", "Write “…”, or ‘…’ within them."
-    if found["wide"]:
-        half = chr(ord(mark) - 0xFEE0)
-        return f"“{mark}” is a full-width letter or digit", f"Write `{half}`."
     return (
         f"`{mark}` is half-width beside 汉字",
         f"Write “{_FULL[mark]}”, without spaces around it.",
