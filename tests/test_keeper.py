@@ -28,7 +28,8 @@ def family(file):
     run = [sys.executable, "-c", FOREVER]
     child = subprocess.Popen(run)
     apart = subprocess.Popen(run, start_new_session=True)
-    middle = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:], start_new_session=True, env={}, stdout=2); print(p.pid)"
+    middle = "import subprocess, sys; "
+    middle += "print(subprocess.Popen(sys.argv[1:], start_new_session=True, env={}, stdout=2).pid)"
     orphan = subprocess.run([sys.executable, "-c", middle, *run], stdout=subprocess.PIPE, check=True)
     pids = [os.getpid(), child.pid, apart.pid, int(orphan.stdout)]
     with open(file + ".new", "w") as out:
