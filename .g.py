@@ -1,8 +1,14 @@
-import json,subprocess,sys,random,collections
+import json
+import random
+import subprocess
+import sys
+
 sys.path.insert(0,"tests")
 from mathml_tree import tree
-from generator.mathml import mathml, TexError
-from generator.tex_commands import table, refused
+
+from generator.mathml import TexError, mathml
+from generator.tex_commands import refused, table
+
 T=table()
 rnd=random.Random(int(sys.argv[1]) if len(sys.argv)>1 else 0)
 sym=[c for c in T.examples if T.examples[c]==f"a{c} b"]

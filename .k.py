@@ -1,7 +1,13 @@
-import json,subprocess,sys,tomllib
+import json
+import subprocess
+import sys
+import tomllib
+
 sys.path.insert(0,"tests")
 from mathml_tree import tree
+
 from generator.mathml import mathml
+
 D=tomllib.loads(open("generator/tex_commands.toml").read())
 F=[f"a{s} b" for s in D["symbols"]]+list(D["commands"].values())+list(D["environments"].values())
 I=[{"tex":f,"display":d} for f in F for d in (False,True)]

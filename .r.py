@@ -1,6 +1,8 @@
-from generator.tex_commands import refused,table
 from pathlib import Path
+
 from generator import library, prose
+from generator.tex_commands import refused, table
+
 f,_=library.load(Path("cards"))
 for c in f.cards.values():
     for t in prose.formulas(c):

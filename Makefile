@@ -1,5 +1,6 @@
 # make build   everything into dist/, without torch
 # make test    all tests, with torch's CPU build and a real browser
+# make record-cuda    on a machine with a GPU: its records, the most valuable first; see CONTRIBUTING.md
 # Optional: TORCH_INDEX=<address> takes torch from another package index.
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 VENDOR := generator/vendor
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: build test lint clean
+.PHONY: build test lint clean record-cuda
 .DELETE_ON_ERROR:
 
 build: $(VENV)/build.stamp $(VENDOR)/stamp
@@ -23,6 +24,15 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/proofdeck check
+
+# Safe to interrupt: each record is written as a whole, and what is fresh is not recorded again.
+WITHIN ?= 480
+record-cuda: $(VENV)/cuda.stamp
+	$(BIN)/proofdeck demo record-gpu --within $(WITHIN)
+
+$(VENV)/cuda.stamp: $(VENV)/build.stamp
+	$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[lab,heavy]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) node_modules $(VENDOR) dist

@@ -267,7 +267,7 @@ def _beyond(claim: Claim, metric: Metric) -> Problem:
     """A bound that the run itself exceeded, as a GPU's may, says nothing."""
     name = f"`{claim.demo}/{metric.name}`"
     message = f"on {claim.device} {name} is {metric.value!r}, beyond its bound {metric.bound!r}"
-    hint = "Claim what holds there, or what the CPU's record says."
+    hint = "Claim what holds there, or correct the bound in the demo."
     return Problem(claim.place, "claim-bound", message, hint)
 
 

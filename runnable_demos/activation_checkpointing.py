@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import LiveMemory
+from runnable_demos.measure import LiveMemory, allocator_peak
 from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
 from runnable_demos.stacks import (
     Block,
@@ -48,6 +48,7 @@ from runnable_demos.stacks import (
     step_flops,
 )
 
+GPU = 5
 TITLE: Text = {
     "zh": "激活检查点：12 层分 3 段",
     "en": "Activation checkpointing: 12 layers in 3 segments",
@@ -201,6 +202,25 @@ def live_figure(logs: Sequence[tuple[Text, Sequence[Event]]], activation: int) -
     )
 
 
+def allocated(blocks: Sequence[nn.Module], shape: Sequence[int], device: str) -> tuple[Metric, ...]:
+    """On a GPU: how far a step raises the allocator's peak, with and without checkpoints."""
+    x = torch.randn(*shape, device=device)
+
+    def metric(name: str, forward: Forward, zh: str, en: str) -> Metric:
+        label = {"zh": f"{zh}，一步分配的峰值", "en": f"peak that a step allocates, {en}"}
+        return allocator_peak(f"block_{name}_allocated", label, lambda: forward(x).sum().backward())
+
+    return (
+        metric("none", partial(run_layers, blocks), "不设检查点", "without checkpoints"),
+        metric(
+            "each",
+            partial(run_segments, blocks, (1,) * len(blocks)),
+            "每块一个检查点",
+            "with a checkpoint a block",
+        ),
+    )
+
+
 def run(config: Config, progress: Progress) -> Result:
     """The textbook's example, traced; then transformer blocks."""
     L, k, device = config.layers, min(config.segment, config.layers), config.device
@@ -243,6 +263,7 @@ def run(config: Config, progress: Progress) -> Result:
             for forward in (block_each, partial(run_segments, blocks, segments))
         )
     forgetful = loss_and_gradients(partial(without_rng_state, blocks), blocks, x, config.seed)
+    on_gpu = allocated(blocks, block_shape, device) if device == "cuda" else ()
     progress(1.0, "done")
 
     live: Text = {
@@ -401,6 +422,7 @@ def run(config: Config, progress: Progress) -> Result:
                 "每块一个检查点，重算占一步的 FLOPs",
                 "FLOPs of recompute over a step, with a checkpoint a block",
             ),
+            *on_gpu,
         ),
         figures=(
             order_figure(log, k),

@@ -49,6 +49,7 @@ from runnable_demos.stacks import (
     run_segments,
 )
 
+GPU = 6
 TITLE: Text = {"zh": "重算代价", "en": "What recompute costs"}
 QUESTION: Text = {
     "zh": "重算多花多少 FLOPs 和时间？何时少于三分之一，何时多于？",
@@ -177,20 +178,32 @@ def block_accounts(config: Config) -> dict[str, Account]:
     return accounts
 
 
+def timed_block(config: Config) -> tuple[int, int, int]:
+    """Width, length and heads of the block that is timed: on a GPU the large one."""
+    if config.device == "cuda":
+        return config.hidden, config.tokens, config.heads
+    return config.timed_hidden, config.timed_hidden, 4
+
+
 def time_overhead(config: Config) -> float:
     """Seconds added by a checkpoint a block over a step without, medians of ``repeats``.
 
-    On the CPU they are the process's own, so that what else runs there counts for less.
+    On the CPU they are the process's own, so that what else runs there counts for less. A GPU has to
+    be kept busy: small blocks would time the launches of its kernels.
     """
-    blocks = [Block(config.timed_hidden, 4).to(config.device) for _ in range(4)]
-    x = draw_input((1, config.timed_hidden, config.timed_hidden), config.device)
+    on_gpu = config.device == "cuda"
+    hidden, tokens, heads = timed_block(config)
+    blocks = [Block(hidden, heads).to(config.device) for _ in range(4)]
+    x = draw_input((1, tokens, hidden), config.device)
 
-    clock = perf_counter if config.device == "cuda" else process_time
+    clock = perf_counter if on_gpu else process_time
 
     def seconds(forward: Forward) -> float:
+        if on_gpu:
+            torch.cuda.synchronize()
         begin = clock()
         forward(x).sum().backward()
-        if config.device == "cuda":
+        if on_gpu:
             torch.cuda.synchronize()
         return clock() - begin
 
@@ -236,6 +249,7 @@ def run(config: Config, progress: Progress) -> Result:
     progress(1.0, "done")
 
     L, k = config.layers, config.segment
+    hidden, tokens, _ = timed_block(config)
     counted: Text = {
         "zh": "FlopCounterMode 在伪张量上计数；分母是不设检查点的一步",
         "en": "counted by FlopCounterMode on fake tensors; over a step without checkpoints",
@@ -363,9 +377,9 @@ def run(config: Config, progress: Progress) -> Result:
                     "en": "time that a checkpoint a block adds to a step",
                 },
                 {
-                    "zh": f"四个块，h = N = {config.timed_hidden}，"
+                    "zh": f"四个块，h = {hidden}，N = {tokens}，"
                     f"两种步交替计时 {config.repeats} 次，各取中位数",
-                    "en": f"four blocks, h = N = {config.timed_hidden}, both steps timed in turn "
+                    "en": f"four blocks, h = {hidden}, N = {tokens}, both steps timed in turn "
                     f"{config.repeats} times, the median of each",
                 },
             ),

@@ -41,7 +41,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import LiveMemory, count_flops, saved_tensors, storage_bytes
+from runnable_demos.measure import (
+    LiveMemory,
+    allocator_peak,
+    count_flops,
+    saved_tensors,
+    storage_bytes,
+)
 from runnable_demos.metrics import (
     Axis,
     Figure,
@@ -59,6 +65,7 @@ TITLE: Text = {
     "zh": "FlashAttention：分块、精确、不存矩阵",
     "en": "FlashAttention: tiled, exact, no matrix kept",
 }
+GPU = 2
 QUESTION: Text = {
     "zh": "注意力为什么不必保存 N×N 矩阵，结果仍然精确？代价是什么？",
     "en": "Why need attention not keep its N×N matrix, and is still exact? What does that cost?",
@@ -327,6 +334,23 @@ def flash_traffic(X: list[Tensor], size: int) -> int:
     hbm = HBM()
     gradients(partial(flash_attention, size=size, hbm=hbm), X)
     return hbm.bytes
+
+
+def allocated(X: list[Tensor], size: int) -> tuple[Metric, ...]:
+    """On a GPU: the allocator's peak in forward and backward, the fused kernel of PyTorch too."""
+    ways: dict[str, tuple[Attention, str, str]] = {
+        "naive": (naive_attention, "朴素注意力", "naive attention"),
+        "flash": (partial(flash_attention, size=size), "分块注意力", "attention in blocks"),
+        "sdpa": (F.scaled_dot_product_attention, "SDPA", "SDPA"),
+    }
+    return tuple(
+        allocator_peak(
+            f"{name}_allocated",
+            {"zh": f"{zh}分配的峰值，最长 N", "en": f"peak allocated by {en}, longest N"},
+            partial(gradients, attention, X),
+        )
+        for name, (attention, zh, en) in ways.items()
+    )
 
 
 # --- the demo ------------------------------------------------------------------------------------
@@ -615,4 +639,5 @@ def run(config: Config, progress: Progress) -> Result:
         traffic_figure(config, sides, naive_moved, flash_moved),
     )
     progress(1.0, "")
-    return Result((*bounded(errors), *rest), figures)
+    on_gpu = allocated(drawn[-1], config.block) if config.device == "cuda" else ()
+    return Result((*bounded(errors), *rest, *on_gpu), figures)

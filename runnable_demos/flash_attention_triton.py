@@ -11,8 +11,8 @@ The model
 
 The measurement
     ``O`` and ``L`` against fp64 on aligned and ragged lengths, causal or not, in fp32 and bf16.
-    The bytes that a call allocates. On a GPU also the time, beside the three naive operations and
-    ``scaled_dot_product_attention``.
+    The bytes that a call allocates. On a GPU also the time and the allocator's peak, beside the
+    three naive operations and ``scaled_dot_product_attention``.
 
 The result
     Exact to rounding; d + 1 numbers a row are allocated and nothing else.
@@ -39,9 +39,10 @@ from runnable_demos.metrics import Metric, Progress, Result, Text, parameter
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-from runnable_demos.measure import LiveMemory, storage_bytes
+from runnable_demos.measure import LiveMemory, allocator_peak, storage_bytes
 
 REQUIRES = ("triton",)
+GPU = 1
 TITLE: Text = {"zh": "FlashAttention 的 Triton 内核", "en": "FlashAttention as a Triton kernel"}
 QUESTION: Text = {
     "zh": "把同一个循环写成一个融合内核，结果仍然精确吗？它分配多少内存？",
@@ -220,12 +221,18 @@ TIMED: Text = {
 
 
 def timings(config: Config) -> tuple[Metric, ...]:
-    """On a GPU: this kernel beside SDPA and the three naive operations."""
+    """On a GPU: this kernel beside SDPA and the three naive operations, time and memory."""
     Q, K, V = draw(config, config.timed_length, torch.bfloat16)
     scale = 1 / math.sqrt(config.head_dim)
-    ours = seconds(lambda: flash_forward(Q, K, V, block=config.block))
+
+    def fused() -> object:
+        return flash_forward(Q, K, V, block=config.block)
+
+    def three() -> object:
+        return torch.softmax(Q @ K.mT * scale, -1) @ V
+
+    ours, naive = seconds(fused), seconds(three)
     sdpa = seconds(lambda: F.scaled_dot_product_attention(Q, K, V))
-    naive = seconds(lambda: torch.softmax(Q @ K.mT * scale, -1) @ V)
 
     def metric(name: str, value: float, unit: Any, zh: str, en: str) -> Metric:
         return Metric(name, value, unit, "measured", {"zh": zh, "en": en}, TIMED)
@@ -236,6 +243,22 @@ def timings(config: Config) -> tuple[Metric, ...]:
         metric("naive_seconds", naive, "s", "三步算法的时间", "time of the three operations"),
         metric("speedup_over_naive", naive / ours, "", "比三步算法快的倍数", "speed-up over naive"),
         metric("time_over_sdpa", ours / sdpa, "", "与 SDPA 的时间之比", "time over that of SDPA"),
+        allocator_peak(
+            "triton_allocated",
+            {
+                "zh": "本内核分配的峰值，计时的 N",
+                "en": "peak allocated by this kernel, at the timed N",
+            },
+            fused,
+        ),
+        allocator_peak(
+            "naive_allocated",
+            {
+                "zh": "三步算法分配的峰值，计时的 N",
+                "en": "peak allocated by the three operations, at the timed N",
+            },
+            three,
+        ),
     )
 
 

@@ -33,7 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import LiveMemory, count_flops, fake, saved_tensors
+from runnable_demos.measure import LiveMemory, allocator_peak, count_flops, fake, saved_tensors
 from runnable_demos.metrics import (
     Axis,
     Figure,
@@ -46,6 +46,7 @@ from runnable_demos.metrics import (
     parameter,
 )
 
+GPU = 4
 TITLE: Text = {"zh": "词表 logits 的显存", "en": "The memory of logits"}
 QUESTION: Text = {
     "zh": "交叉熵保存多少字节，峰值多少？怎样分块才真的有用？",
@@ -208,6 +209,28 @@ def flops(loss: Loss, config: Config) -> int:
     return count_flops(lambda: results(loss, *X))
 
 
+def allocated(config: Config) -> tuple[Metric, ...]:
+    """On a GPU: the allocator's peak of forward and backward at full size, in bf16."""
+    T, h, V = config.tokens, config.width, config.vocabulary
+    with torch.device(config.device):
+        x = torch.randn(T, h, dtype=torch.bfloat16, requires_grad=True)
+        W = torch.randn(V, h, dtype=torch.bfloat16, requires_grad=True)
+        y = torch.randint(V, (T,))
+    labels = {
+        "naive": ("一次算完", "all at once"),
+        "recomputed": ("分块并重算", "chunked and recomputed"),
+        "fused": ("前向里就算梯度", "gradients in the forward"),
+    }
+    return tuple(
+        allocator_peak(
+            f"{name}_allocated",
+            {"zh": f"{zh}，分配的峰值", "en": f"{en}, peak allocated"},
+            partial(results, ways(config.chunks)[name], x, W, y),
+        )
+        for name, (zh, en) in labels.items()
+    )
+
+
 # --- the demo ------------------------------------------------------------------------------------
 
 SAVED: Text = {
@@ -315,4 +338,5 @@ def run(config: Config, progress: Progress) -> Result:
     progress(0.7, "figure")
     figure = chunk_figure(config)
     progress(1.0, "")
-    return Result((bounded, *exact), (figure,))
+    on_gpu = allocated(config) if config.device == "cuda" else ()
+    return Result((bounded, *exact, *on_gpu), (figure,))

@@ -7,7 +7,7 @@ Four questions, one tool each:
 - How much arithmetic is done?                ``count_flops``
 - What would a model need that does not fit?  the same tools inside ``fake()``
 
-``cuda_peak`` reads the CUDA allocator instead.
+``cuda_peak`` and ``allocator_peak`` read the CUDA allocator instead.
 Kernel scratch and the allocator's rounding are seen there alone;
 what the first tools count are tensors' storages.
 """
@@ -27,6 +27,8 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+from runnable_demos.metrics import Metric, Text
 
 Category = Literal["parameters", "gradients", "optimizer", "activations", "inputs", "other"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
@@ -397,6 +399,23 @@ def cuda_peak() -> Iterator[CudaPeak]:
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     reading = CudaPeak(torch.cuda.memory_allocated())
-    yield reading
-    torch.cuda.synchronize()
-    reading.peak = torch.cuda.max_memory_allocated()
+    try:
+        yield reading
+    finally:
+        torch.cuda.synchronize()
+        reading.peak = torch.cuda.max_memory_allocated()
+
+
+def allocator_peak(name: str, label: Text, function: Callable[[], object]) -> Metric:
+    """How far ``function()`` raises the CUDA allocator's peak, in bytes, as a metric of a GPU's record.
+
+    It runs twice: at the first call libraries take workspaces that they keep.
+    """
+    function()
+    with cuda_peak() as reading:
+        function()
+    how = {
+        "zh": "第二次运行的 torch.cuda.max_memory_allocated，减去运行前已分配的字节",
+        "en": "torch.cuda.max_memory_allocated of a second run, less what was allocated before it",
+    }
+    return Metric(name, reading.added, "B", "measured", label, how)

@@ -34,7 +34,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runnable_demos.measure import CATEGORIES, Category, LiveMemory, fake, storage_bytes
+from runnable_demos.measure import (
+    CATEGORIES,
+    Category,
+    LiveMemory,
+    allocator_peak,
+    fake,
+    storage_bytes,
+)
 from runnable_demos.metrics import (
     Axis,
     Figure,
@@ -47,6 +54,7 @@ from runnable_demos.metrics import (
     parameter,
 )
 
+GPU = 3
 TITLE: Text = {"zh": "训练显存账本", "en": "The training-memory ledger"}
 QUESTION: Text = {
     "zh": "一步训练的字节去了哪里？同是 Adam，为什么有人说每个参数 8 字节，有人说 16、18 或 20？",
@@ -316,6 +324,27 @@ def update_transient(config: Config, foreach: bool = False, fused: bool = False)
     return live.peak - before
 
 
+def allocated(config: Config) -> tuple[Metric, ...]:
+    """On a GPU: how far forward and backward raise the allocator's peak above the states."""
+
+    def metric(recipe: Recipe) -> Metric:
+        trainer, tokens = Trainer(config, recipe), make_tokens(config)
+        trainer.backward(tokens)
+        trainer.update()
+
+        def step() -> None:
+            trainer.backward(tokens)
+            trainer.update()
+
+        label = {
+            "zh": f"{recipe.label['zh']}：一步在状态之上分配的峰值",
+            "en": f"{recipe.label['en']}: peak that a step allocates above the states",
+        }
+        return allocator_peak(f"{recipe.name}_allocated", label, step)
+
+    return tuple(metric(recipe) for recipe in RECIPES[:3])
+
+
 def sgd_step(config: Config) -> LiveMemory:
     """The second step of fp32 with plain SGD, which keeps no state."""
     model, tokens = build(config), make_tokens(config)
@@ -377,8 +406,10 @@ def run(config: Config, progress: Progress) -> Result:
     progress(0.7, "the same peak by SGD")
     fp32, master = found["fp32"], found["bf16_master"]
     other = lookalike(config, fp32.peak)
+    on_gpu = allocated(config) if config.device == "cuda" else ()
     progress(1.0, "")
-    metrics = [m for recipe in RECIPES for m in held_metrics(recipe, found[recipe.name])]
+    metrics = [*on_gpu]
+    metrics += [m for recipe in RECIPES for m in held_metrics(recipe, found[recipe.name])]
     metrics += [m for recipe in RECIPES for m in peak_metrics(recipe, found[recipe.name])]
     metrics += [
         _exact(

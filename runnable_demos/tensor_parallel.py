@@ -299,7 +299,7 @@ def ranks_agree(config: Config, group: Group, seed: int) -> bool:
     y = block(x).detach()
     first = y.clone()
     dist.broadcast(first, src=dist.get_global_rank(group, 0), group=group)
-    same = torch.tensor(float(torch.equal(y, first)))
+    same = torch.tensor(float(torch.equal(y, first)), device=y.device)
     dist.all_reduce(same, op=dist.ReduceOp.MIN, group=group)
     return bool(same)
 

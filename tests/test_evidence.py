@@ -44,6 +44,10 @@ METRICS = (
 )
 
 
+BEYOND = metric("error", 2e-6, kind="bounded", bound=1e-6, reason=TEXT)
+"""What a GPU may find, and a CPU may not."""
+
+
 def record(demo: str = "counting", device: Device = "cpu", **changes: Any) -> Record:
     """A full-size record of that demo."""
     whole = Record(
@@ -65,8 +69,9 @@ def wrong(text: str, metric: str) -> Claim:
 EVIDENCE = Evidence(
     {
         ("counting", "cpu"): record(),
-        ("kernels", "cuda"): record("kernels", "cuda"),
+        ("kernels", "h200"): record("kernels", "h200"),
         ("old", "cpu"): record("old"),
+        ("beyond", "h200"): record("beyond", "h200", result=Result((BEYOND,))),
     },
     frozenset({("old", "cpu")}),
 )
@@ -88,13 +93,13 @@ EVIDENCE = Evidence(
         (claim("1e-6", "error"), "bounded"),
         (claim("12.3 ms", "time"), "measured"),
         (claim("12.3 毫秒", "time"), "measured"),
-        (claim("33.3%", "overhead", "kernels", "cuda"), "measured"),
+        (claim("33.3%", "overhead", "kernels", "h200"), "measured"),
         (claim("0.49", "rate"), "sampled"),
         (claim("49%", "rate"), "sampled"),
         (claim("0.5", "rate"), "sampled"),
         (claim("0.49 s", "delay"), "sampled"),
         (claim("1024", "cases"), "computed"),
-        (claim("1024", "cases", "kernels", "cuda"), "computed"),
+        (claim("1024", "cases", "kernels", "h200"), "computed"),
         (claim("1024", "cases", "old"), "stale"),
         (claim("33.3%", "overhead", "old"), "stale"),
         (wrong("16 B/param", "states"), "refuted"),
@@ -152,11 +157,23 @@ def test_a_claim_that_holds_gets_its_verdict(made: Claim, state: str) -> None:
         (claim("0.488", "rate"), "claim-digits", "0.011", "below 0.01"),
         (claim("48.8%", "rate"), "claim-digits", "0.011", "below 1"),
         (claim("488 ms", "delay"), "claim-digits", "0.011 s", "below 10"),
-        (claim("1e-6", "loose"), "claim-bound", "above its bound", "correct the bound"),
+        (claim("1e-6", "loose"), "claim-bound", "beyond its bound", "correct the bound"),
         (claim("1", "overheard"), "claim-metric", "no metric `overheard`", "`overhead`"),
         (claim("1", "overhead", "countin"), "claim-demo", "`countin`", "`counting`"),
-        (claim("33.3%", "overhead", "counting", "cuda"), "claim-device", "on cuda", "cpu"),
-        (claim("33.3%", "overhead", "kernels"), "claim-device", "on cpu", "cuda"),
+        (claim("33.3%", "overhead", "counting", "h200"), "claim-device", "on h200", "cpu"),
+        (claim("33.3%", "overhead", "kernels"), "claim-device", "on cpu", "h200"),
+        (
+            claim("1e-6", "error", "beyond", "h200"),
+            "claim-bound",
+            "2e-06, beyond",
+            "correct the bound",
+        ),
+        (
+            dataclasses.replace(claim("1e-3", "error", "beyond", "h200"), refuted=True),
+            "claim-bound",
+            "beyond its bound",
+            "correct the bound",
+        ),
     ],
 )
 def test_a_claim_that_cannot_stand_is_told_why(
@@ -197,7 +214,7 @@ def test_sound_evidence_is_loaded_without_a_word(tmp_path: Path, demos: Path) ->
     assert evidence.stale == frozenset()
     assert evidence.demos == {"counting"}
     assert evidence.metric("counting", "saved", "cpu") == METRICS[1]
-    assert evidence.metric("counting", "saved", "cuda") is None
+    assert evidence.metric("counting", "saved", "h200") is None
     assert evidence.metric("counting", "nothing", "cpu") is None
 
 
@@ -207,7 +224,7 @@ def test_a_folder_that_is_missing_holds_no_evidence(tmp_path: Path, demos: Path)
 
 
 @pytest.mark.parametrize("changed", ["counting.py", "tools.py"])
-@pytest.mark.parametrize(("device", "severity"), [("cpu", "error"), ("cuda", "warning")])
+@pytest.mark.parametrize(("device", "severity"), [("cpu", "error"), ("h200", "warning")])
 def test_a_changed_source_makes_evidence_stale(
     tmp_path: Path, demos: Path, changed: str, device: Device, severity: str
 ) -> None:
@@ -221,7 +238,7 @@ def test_a_changed_source_makes_evidence_stale(
     assert problem.place == Place(str(path))
     assert changed in problem.message
     assert (
-        f"proofdeck demo run counting{' --device cuda' * (device == 'cuda')} --record"
+        f"proofdeck demo run counting{' --device cuda' * (device != 'cpu')} --record"
         in problem.hint
     )
 

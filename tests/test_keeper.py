@@ -28,7 +28,8 @@ def family(file):
     run = [sys.executable, "-c", FOREVER]
     child = subprocess.Popen(run)
     apart = subprocess.Popen(run, start_new_session=True)
-    middle = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:], start_new_session=True, env={}, stdout=2); print(p.pid)"
+    middle = "import subprocess, sys; "
+    middle += "print(subprocess.Popen(sys.argv[1:], start_new_session=True, env={}, stdout=2).pid)"
     orphan = subprocess.run([sys.executable, "-c", middle, *run], stdout=subprocess.PIPE, check=True)
     pids = [os.getpid(), child.pid, apart.pid, int(orphan.stdout)]
     with open(file + ".new", "w") as out:
@@ -81,11 +82,8 @@ def run(config, progress):
     return Result((Metric("one", 1, "", "exact", TEXT, TEXT),))
 """
 )
-RANKS = (
-    DEMO.replace('way: str = parameter("hang", TEXT)', "ranks: int = parameter(2, TEXT, 2, 4)")
-    .split("def run(config")[0]
-    .replace("time.sleep(3600)", "time.sleep(3600)")
-    .replace('Config(way="well")', "Config()")
+WORKER = (
+    FAMILY
     + """
 import torch.distributed as dist
 from runnable_demos import ranks
@@ -100,12 +98,15 @@ def measure(task):
             out.write(" ".join(map(str, pids)))
     time.sleep(3600)
 
-def run(config, progress):
-    ranks.launch("runnable_demos.ranked", 2, {"device": "cpu", "seed": 0, "file": config.file})
-
 if __name__ == "__main__":
     ranks.work(measure, {"seed": 0, "device": "cpu"})
 """
+)
+RANKED = DEMO.replace(
+    "    if config.file:",
+    """    from runnable_demos import ranks
+    ranks.launch("worker_of_a_test", 2, {"device": "cpu", "seed": 0, "file": config.file})
+    if config.file:""",
 )
 PATIENCE = 150
 
@@ -271,7 +272,9 @@ def base(tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cards").mkdir()
     (tmp_path / "runnable_demos").mkdir()
     (tmp_path / "runnable_demos" / "sample.py").write_text(DEMO, encoding="utf-8")
-    (tmp_path / "runnable_demos" / "ranked.py").write_text(RANKS, encoding="utf-8")
+    (tmp_path / "runnable_demos" / "ranked.py").write_text(RANKED, encoding="utf-8")
+    (tmp_path / "worker_of_a_test.py").write_text(WORKER, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return tmp_path
 
 

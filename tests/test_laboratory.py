@@ -183,7 +183,7 @@ def test_run_prints_a_table_draws_and_records(base: Path) -> None:
         (["run", "sample", "--set", "end=crash"], 3, "sample crashed: RuntimeError: boom"),
         (
             ["run", "sample", "--set", "end=kill"],
-            2,
+            3,
             "sample was killed, most likely because memory",
         ),
         (["run", "sample", "--size", "small", "--record"], 2, "evidence is recorded at full size"),
@@ -270,3 +270,93 @@ def test_verify_names_what_it_does_not_know(base: Path) -> None:
     """A demo that is not there is wrong usage."""
     message = one_error(proofdeck(base, "verify", "smaple"), 2)
     assert "there is no demo 'smaple'" in message
+
+
+# --- GPUs ---
+
+FAKE = """
+import os, torch
+torch.cuda.is_available = lambda: True
+torch.cuda.device_count = lambda: 1
+torch.cuda.get_device_name = lambda *_: "NVIDIA GeForce RTX 4090"
+torch.cuda.synchronize = lambda *_: None
+"""
+WATCHED = DEMO.replace(
+    '    progress(0.5, "half")',
+    """    progress(0.5, "half")
+    import pathlib, time
+    log = pathlib.Path(os.environ["LOG"])
+    with log.open("a") as out: out.write(f"+{config.device} ")
+    time.sleep(0.5)
+    with log.open("a") as out: out.write("- ")""",
+)
+
+
+@pytest.fixture
+def gpu(base: Path) -> dict[str, str]:
+    """An environment with one GPU, as PyTorch believes, and three demos of which two gain from it."""
+    assert WATCHED != DEMO
+    folder = base / "runnable_demos"
+    (folder / "sample.py").write_text(WATCHED, encoding="utf-8")
+    (folder / "later.py").write_text("GPU = 2\n" + WATCHED, encoding="utf-8")
+    (folder / "sooner.py").write_text("GPU = 1\n" + WATCHED, encoding="utf-8")
+    (folder / "second.py").unlink()
+    (base / "fake").mkdir()
+    (base / "fake" / "sitecustomize.py").write_text(FAKE)
+    return {"PYTHONPATH": str(base / "fake"), "LOG": str(base / "log")}
+
+
+def test_one_gpu_is_not_verified_by_two_demos_at_once(base: Path, gpu: dict[str, str]) -> None:
+    """``verify --device cuda`` runs those that gain from a GPU, one after another."""
+    done = proofdeck(base, "verify", "--device", "cuda", "--record", environment=gpu)
+    assert done.returncode == 0, done
+    assert (base / "log").read_text() == "+cuda - +cuda - "
+    kept = {each.name for each in (base / "runnable_demos" / "evidence").iterdir()}
+    assert kept == {"later.rtx-4090.json", "sooner.rtx-4090.json"}
+
+
+def test_recording_on_a_gpu_goes_on_where_it_was(base: Path, gpu: dict[str, str]) -> None:
+    """The most valuable first; what is fresh is skipped, what is stale or missing is recorded."""
+    first = proofdeck(base, "demo", "record-gpu", environment=gpu)
+    assert first.returncode == 0, first
+    folder = base / "runnable_demos" / "evidence"
+    assert first.stdout.splitlines() == [
+        "sooner: recorded runnable_demos/evidence/sooner.rtx-4090.json",
+        "later: recorded runnable_demos/evidence/later.rtx-4090.json",
+    ]
+    with (base / "runnable_demos" / "sooner.py").open("a") as demo:
+        demo.write("LIMIT = 3\n")
+    (folder / "later.rtx-4090.json").unlink()
+    (folder / "sooner.rtx-4090.json").rename(folder / "sooner.h200.json")  # another GPU's
+    again = proofdeck(base, "demo", "record-gpu", environment=gpu)
+    assert again.returncode == 0, again
+    assert again.stdout == first.stdout
+    last = proofdeck(base, "demo", "record-gpu", environment=gpu)
+    assert last.stdout.splitlines() == ["sooner: fresh", "later: fresh"]
+    listed = json.loads(proofdeck(base, "demo", "list", "--json").stdout)
+    assert {each["name"]: each["gpu"] for each in listed} == {
+        "later": 2,
+        "sample": None,
+        "sooner": 1,
+    }
+    assert set(listed[0]["evidence"]) == {"cpu", "rtx-4090"}
+
+
+def test_recording_on_a_gpu_ends_in_time(base: Path, gpu: dict[str, str]) -> None:
+    """What time does not suffice for is left for the next call; a crash is said, and the rest goes on."""
+    slow = base / "runnable_demos" / "sooner.py"
+    slow.write_text(slow.read_text(encoding="utf-8").replace("sleep(0.5)", "sleep(3600)"))
+    done = proofdeck(base, "demo", "record-gpu", "--within", "12", environment=gpu)
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[0].startswith("sooner: failed: sooner did not end within")
+    assert done.stdout.splitlines()[1] == "later: left, since time is up"
+    slow.write_text(slow.read_text(encoding="utf-8").replace("time.sleep(3600)", "1 / 0"))
+    done = proofdeck(base, "demo", "record-gpu", environment=gpu)
+    assert done.returncode == 3
+    assert "sooner: failed: sooner crashed: ZeroDivisionError" in done.stdout
+    assert "later: recorded" in done.stdout
+
+
+def test_recording_on_a_gpu_needs_one(base: Path) -> None:
+    """Elsewhere it is wrong usage, in one line."""
+    assert "there is no CUDA device" in one_error(proofdeck(base, "demo", "record-gpu"), 2)

@@ -149,4 +149,4 @@ def test_wikilinks_hold_plain_text_only() -> None:
 def test_block_ids_are_letters_digits_and_dashes() -> None:
     """Other characters become dashes; empty parts leave none."""
     assert block_id("ev", "saved_tensors", "") == "ev-saved-tensors"
-    assert block_id("ev", "flash_attention", "cuda") == "ev-flash-attention-cuda"
+    assert block_id("ev", "flash_attention", "h200") == "ev-flash-attention-h200"

@@ -369,7 +369,7 @@ def test_the_body_begins_right_behind_the_front_matter() -> None:
 def test_every_kind_of_link_is_resolved() -> None:
     """Claims, refutations, citations, givens, cards and addresses become data of their own."""
     links = [
-        "[2.1×](claim:demo/speed@cuda)",
+        "[2.1×](claim:demo/speed@rtx-4090)",
         "[16 B](wrong:demo/size)",
         '[30%](source:work "Table 5")',
         "[§1](source:work)",
@@ -382,7 +382,7 @@ def test_every_kind_of_link_is_resolved() -> None:
     found = card.sections["en"]["tradeoffs"].links
     at = [link.place for link in found]
     assert found == (
-        Claim(at[0], "2.1×", "demo", "speed", "cuda", False),
+        Claim(at[0], "2.1×", "demo", "speed", "rtx-4090", False),
         Claim(at[1], "16 B", "demo", "size", "cpu", True),
         Citation(at[2], "30%", "work", "Table 5"),
         Citation(at[3], "§1", "work", "§1"),

@@ -97,9 +97,9 @@ CASES = {
         '<p><a class="pd-claim" data-verdict="proven" href="own:ev-float_sums-additions_ratio">4×</a></p>',
     ),
     "a claim on a GPU": (
-        "[4×](claim:float_sums/additions_ratio@cuda)",
+        "[4×](claim:float_sums/additions_ratio@h200)",
         '<p><a class="pd-claim" data-verdict="proven" '
-        'href="own:ev-float_sums-additions_ratio-cuda">4×</a></p>',
+        'href="own:ev-float_sums-additions_ratio-h200">4×</a></p>',
     ),
     "a refuted number": (
         "[5×](wrong:float_sums/additions_ratio)",

@@ -13,6 +13,7 @@ raise SystemExit("a demo is never executed to be found")
 TITLE: Text = {"zh": "题", "en": "A " "title"}
 QUESTION = {"zh": "问？", "en": "Why?"}
 REQUIRES = ("triton",)
+GPU = 3
 PRESETS = {"small": 1}
 def run(config, progress): ...
 """
@@ -30,6 +31,7 @@ def test_a_demo_is_described_without_being_imported(tmp_path: Path) -> None:
             {"zh": "题", "en": "A title"},
             {"zh": "问？", "en": "Why?"},
             ("triton",),
+            3,
         )
     }
 
@@ -47,6 +49,8 @@ def test_a_missing_folder_holds_no_demo(tmp_path: Path) -> None:
         (DEMO.replace('"A " "title"', "title"), r"one\.py:3: this value must be a literal"),
         (DEMO.replace('"en": "Why?"', '"fr": "?"'), r"one\.py:4: QUESTION must hold 'zh' and 'en'"),
         (DEMO.replace('("triton",)', '("triton")'), r"one\.py:5: REQUIRES must be a tuple"),
+        (DEMO.replace("GPU = 3", "GPU = True"), r"one\.py:6: GPU must be its place"),
+        (DEMO.replace("GPU = 3", "GPU = 0"), r"one\.py:6: GPU must be its place"),
     ],
 )
 def test_a_broken_demo_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from runnable_demos.measure import (
     CATEGORIES,
     LiveMemory,
+    allocator_peak,
     count_flops,
     fake,
     saved_tensors,
@@ -345,3 +346,13 @@ def test_flops_of_attention_by_hand() -> None:
         assert count_flops(step) == 7 * product
     with sdpa_kernel(SDPBackend.MATH):
         assert count_flops(step) == 6 * product
+
+
+# --- CUDA ---
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="reads the CUDA allocator")
+def test_the_allocators_peak_of_one_tensor() -> None:
+    """64 MiB that live for a moment raise the peak by 64 MiB."""
+    found = allocator_peak("x", {}, lambda: torch.empty(2**26, dtype=torch.uint8, device="cuda"))
+    assert (found.value, found.unit, found.kind) == (2**26, "B", "measured")
