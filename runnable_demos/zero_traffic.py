@@ -80,9 +80,7 @@ def reduce_scatter(parts: list[Tensor]) -> None:
     N, rank = dist.get_world_size(), dist.get_rank()
     arriving = torch.empty_like(parts[0])
     for t in range(N - 1):
-        sending = dist.isend(parts[(rank - t) % N], (rank + 1) % N)
-        dist.recv(arriving, (rank - 1) % N)
-        _wait(sending)
+        pass_on(parts[(rank - t) % N], arriving)
         parts[(rank - t - 1) % N] += arriving
 
 
@@ -90,13 +88,21 @@ def all_gather(parts: list[Tensor]) -> None:
     """N − 1 hops: the part that is complete is passed on, starting with one's own, r + 1."""
     N, rank = dist.get_world_size(), dist.get_rank()
     for t in range(N - 1):
-        sending = dist.isend(parts[(rank + 1 - t) % N], (rank + 1) % N)
-        dist.recv(parts[(rank - t) % N], (rank - 1) % N)
-        _wait(sending)
+        pass_on(parts[(rank + 1 - t) % N], parts[(rank - t) % N])
 
 
-def _wait(work: dist.Work | None) -> None:
-    if work is not None:
+def pass_on(sending: Tensor, arriving: Tensor) -> None:
+    """Send to the next rank and receive from the one before, both at once.
+
+    One after the other would hang where a message waits for its receiver, as NCCL's may: of two
+    ranks each would wait for the other's receive.
+    """
+    N, rank = dist.get_world_size(), dist.get_rank()
+    both = [
+        dist.P2POp(dist.isend, sending, (rank + 1) % N),
+        dist.P2POp(dist.irecv, arriving, (rank - 1) % N),
+    ]
+    for work in dist.batch_isend_irecv(both):
         work.wait()
 
 
