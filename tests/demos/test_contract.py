@@ -229,6 +229,8 @@ def wrong(metric: Metric) -> Iterator[Metric]:
         values = ()  # nothing can be said of it beforehand
     elif metric.bound is not None:
         values = (2 * metric.bound,)
+    elif metric.kind == "sampled":
+        values = (value - 10 * metric.error, value + 10 * metric.error)
     elif isinstance(value, int):
         values = (value - 1, value + 1)
     else:
