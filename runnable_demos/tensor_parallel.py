@@ -268,6 +268,11 @@ def traffic(config: Config, group: Group, *, sequence: bool, again: bool) -> lis
     return [[call.kind, call.nbytes] for call in issued.calls]
 
 
+def relative(found: Tensor, expected: Tensor) -> float:
+    """The norm of their difference over that of ``expected``."""
+    return float((found - expected).norm() / expected.norm())
+
+
 def errors(config: Config, group: Group, alone: Group, *, sequence: bool) -> float:
     """Largest relative error of output and gradients against the block in one piece, in fp64."""
     make = partial(Block, config, p=0.0, dtype=torch.float64)
@@ -282,12 +287,12 @@ def errors(config: Config, group: Group, alone: Group, *, sequence: bool) -> flo
     expected.square().sum().backward()
     assert mine.grad is not None and reference.grad is not None
     t, rank = group.size(), group.rank()
-    pairs = [(y, rows(expected, block)), (mine.grad, rows(reference.grad, block))]
+    pairs = [(y.detach(), rows(expected.detach(), block)), (mine.grad, rows(reference.grad, block))]
     for (name, p), q in zip(block.named_parameters(), whole.parameters(), strict=True):
         assert p.grad is not None and q.grad is not None
         dim = {"qkv": 0, "up": 0, "out": 1, "down": 1}.get(name)
         pairs.append((p.grad, q.grad if dim is None else q.grad.chunk(t, dim)[rank]))
-    return max(float((a - b).norm() / b.norm()) for a, b in pairs)
+    return max(relative(a, b) for a, b in pairs)
 
 
 def ranks_agree(config: Config, group: Group, seed: int) -> bool:

@@ -70,3 +70,21 @@ def test_metrics() -> None:
     shares = ("attention_share", "mlp_share", "norms_share")
     assert sum(metrics[n] for n in shares) == pytest.approx(1, abs=1e-12)
     assert metrics["llama_7b_per_sbh"] == 16 + (8 * 11008 + 4 * 32 + 8) / 4096
+
+
+def test_models_by_hand() -> None:
+    """A layer of each Llama at the small length, with flash and with written-out attention."""
+    config = PRESETS["small"]
+    metrics = {m.name: m.value for m in run(config, lambda share, text: None).metrics}
+    sizes = {  # h, f, L, a, g of Touvron et al. 2023
+        "7b": Size(4096, 11008, 32, 32, 32),
+        "13b": Size(5120, 13824, 40, 40, 40),
+        "70b": Size(8192, 28672, 80, 64, 8),
+    }
+    for name, size in sizes.items():
+        layer = closed_form(size, 1, config.tokens, Variant())
+        assert metrics[f"llama_{name}_layer"] == layer
+        assert metrics[f"llama_{name}_stack"] == min(size.L, config.layers) * layer
+        assert metrics[f"llama_{name}_per_sbh"] == layer / (config.tokens * size.h)
+        math = closed_form(size, 1, config.tokens, Variant(attention="math"))
+        assert metrics[f"llama_{name}_math_layer"] == math

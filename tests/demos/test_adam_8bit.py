@@ -98,29 +98,3 @@ def test_the_error_with_blocks_is_that_of_a_tensor_without_the_outlier() -> None
     spoiled = x.clone()
     spoiled[0] = 1e4
     assert torch.equal(round_trip(x, codes, 256)[256:], round_trip(spoiled, codes, 256)[256:])
-
-
-def nearest(x: torch.Tensor, codes: torch.Tensor, block: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and what they stand for, by trying all 256 for each value."""
-    scale = x.view(-1, block).abs().amax(1).repeat_interleave(block)
-    index = (x[:, None] / scale[:, None] - codes).abs().argmin(1)
-    return index, codes[index] * scale
-
-
-def test_codes_and_errors_by_trying_all_codes(metrics: dict[str, Metric]) -> None:
-    """Codes in use, the ratio of mean errors, and the values that an outlier spoils."""
-    config = PRESETS["small"]
-    generator = torch.Generator().manual_seed(config.seed)
-    x = torch.randn(config.values, generator=generator)
-    x[0] = config.outlier
-    codes = create_dynamic_map(signed=True)
-    used, by_block = nearest(x, codes, config.block)
-    used_by_one, by_tensor = nearest(x, codes, config.values)
-    assert metrics["codes_used_by_block"].value == len(set(used.tolist()))
-    assert metrics["codes_used_by_tensor"].value == len(set(used_by_one.tolist()))
-    errors = (by_block - x).abs()
-    elsewhere = max(errors[config.block :].tolist())
-    spoiled = sum(error > elsewhere for error in errors.tolist())
-    assert metrics["values_spoiled_by_block"].value == spoiled
-    ratio = errors[1:].mean() / (by_tensor - x)[1:].abs().mean()
-    assert metrics["block_over_tensor_error"].value == pytest.approx(float(ratio), rel=1e-4)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from math import sqrt
 
 import pytest
 from torch import nn
 
+from runnable_demos import checkpoint_weighted
 from runnable_demos.checkpoint_weighted import (
     KINDS,
     PRESETS,
     WEIGHT,
+    agrees_with_brute_force,
     all_cuts,
     best_cut,
     cut,
@@ -23,7 +25,8 @@ from runnable_demos.checkpoint_weighted import (
     run,
 )
 from runnable_demos.metrics import Metric, Result
-from runnable_demos.stacks import measure_step, run_segments
+from runnable_demos.stacks import measure_step, run_layers, run_segments
+from tests.demos.tracker import tracked_peak
 
 CONFIG = PRESETS["small"]
 L = CONFIG.layers
@@ -148,3 +151,67 @@ def test_levels_rise_with_equal_lengths_and_not_with_decreasing_ones(result: Res
     equal, decreasing = result.figures[1].series
     assert equal.y == pytest.approx((7, 8, 9, 10), abs=0.01)
     assert max(decreasing.y) < max(equal.y)
+
+
+@cache
+def tracked(kind: str, lengths: tuple[int, ...]) -> int:
+    """The peak of a stack under segments of some lengths, or of none, by PyTorch's own tracker."""
+    if kind in KINDS:
+        widths = [CONFIG.width] * (L + 1)
+        layers = [KINDS[kind](CONFIG.width) for _ in range(L)]
+    else:
+        widths = pyramid(CONFIG, kind == "widening")
+        layers = [nn.Sequential(nn.Linear(v, w), nn.ReLU()) for v, w in pairwise(widths)]
+    forward = partial(run_segments, layers, lengths) if lengths else partial(run_layers, layers)
+    return tracked_peak(forward, layers, (CONFIG.batch, widths[0]))
+
+
+def parts(layers: int, k: int) -> tuple[int, ...]:
+    """Segments of k layers, and what is left."""
+    return tuple(min(k, layers - i) for i in range(0, layers, k))
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_equal_stacks_peak_where_pytorchs_own_tracker_says(
+    kind: str, metrics: dict[str, Metric]
+) -> None:
+    """Without checkpoints, with equal segments of each length, and with decreasing ones."""
+    peaks = {k: tracked(kind, parts(L, k)) for k in range(1, L + 1)}
+    lowest = min(peaks.values())
+    best = [k for k, peak in peaks.items() if peak == lowest]
+    assert metrics[f"{kind}_none"].value * A == tracked(kind, ())
+    assert metrics[f"{kind}_root"].value * A == peaks[4]
+    assert metrics[f"{kind}_equal"].value * A == lowest
+    assert metrics[f"{kind}_best_from"].value == best[0]
+    assert metrics[f"{kind}_best_to"].value == best[-1]
+    decreasing = decreasing_segments(L, WEIGHT[kind])
+    assert metrics[f"{kind}_unequal"].value * A == tracked(kind, decreasing)
+
+
+@pytest.mark.parametrize("name", ["narrowing", "widening"])
+def test_pyramids_peak_where_pytorchs_own_tracker_says(
+    name: str, metrics: dict[str, Metric]
+) -> None:
+    """The lowest equal segments and the lowest of all cuts, over the peak without checkpoints."""
+    sizes = [CONFIG.batch * w * 4 for w in pyramid(CONFIG, name == "widening")]
+    layers = len(sizes) - 1
+    none = tracked(name, ())
+    equal = min(tracked(name, parts(layers, k)) for k in range(1, layers + 1))
+    lowest = min(by_hand(sizes, c) for c in all_cuts(layers))
+    best = [c for c in all_cuts(layers) if by_hand(sizes, c) == lowest]
+    assert metrics[f"{name}_equal_over_none"].value == equal / none
+    assert metrics[f"{name}_unequal_over_none"].value == (lowest + 8) / none
+    ends = (metrics[f"{name}_first_length"].value, metrics[f"{name}_last_length"].value)
+    assert ends in {(c[0], c[-1]) for c in best}
+
+
+def test_a_worse_cut_and_a_wrong_forecast_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One layer a segment is not the best of all; a byte more than foretold is not as foretold."""
+    assert agrees_with_brute_force(50, 0)
+    monkeypatch.setattr(checkpoint_weighted, "best_cut", lambda sizes: (1,) * (len(sizes) - 1))
+    assert not agrees_with_brute_force(50, 0)
+    monkeypatch.setattr(
+        checkpoint_weighted, "foretell", lambda sizes, lengths: foretell(sizes, lengths) + 1
+    )
+    found = {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
+    assert found["peaks_as_foretold"] is False

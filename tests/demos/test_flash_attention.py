@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.distributed._tools.mem_tracker import MemTracker
 
 from runnable_demos.flash_attention import (
     HBM,
@@ -22,6 +23,7 @@ from runnable_demos.flash_attention import (
     measure_flops,
     naive_attention,
     peak_bytes,
+    relative,
     run,
     saved_bytes,
 )
@@ -176,6 +178,8 @@ def test_a_ragged_last_block_is_read_once() -> None:
 def test_metrics_are_what_the_formulas_say(metrics: dict[str, float]) -> None:
     """The recorded ratios equal the closed forms for the small sizes."""
     N, d = CONFIG.length, CONFIG.head_dim
+    assert metrics["naive_saved_bytes"] == 4 * (3 * N * d + N * N)
+    assert metrics["flash_saved_bytes"] == 4 * (4 * N * d + N)
     assert metrics["saved_ratio"] == (3 * d + N) / (4 * d + 1)
     assert metrics["flash_saved_linear"] is True
     assert metrics["logsumexp_bytes_per_token"] == 4
@@ -194,3 +198,49 @@ def test_sdpa_keeps_the_same(metrics: dict[str, float]) -> None:
     assert metrics["sdpa_bf16_saved_bytes_per_token"] == 4 * 2 * d + 4
     # Scaled Q and K, V, then P, the mask and their product, all fp32.
     assert metrics["sdpa_dropout_ratio"] == (3 * N * d + 3 * N * N) / (4 * N * d + N)
+
+
+def test_peaks_are_those_of_pytorchs_own_tracker(metrics: dict[str, float]) -> None:
+    """At the longest N: naive, in blocks, and naive under a checkpoint."""
+    N = CONFIG.length
+    peaks = []
+    flash = partial(flash_attention, size=CONFIG.block)
+    for attention in (naive_attention, flash, checkpointed_attention):
+        X = draw(CONFIG, N)
+        tracker = MemTracker()
+        tracker.track_external(*X)
+        with tracker:
+            gradients(attention, X)
+        total = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+        peaks.append(total - sum(x.nbytes for x in X))
+    naive, tiled, checkpointed = peaks
+    assert naive == 4 * (3 * N * N + 3 * N * CONFIG.head_dim)
+    assert metrics["naive_peak_bytes"] == naive
+    assert metrics["flash_peak_bytes"] == tiled
+    assert metrics["peak_ratio"] == naive / tiled
+    assert metrics["naive_peak_matrices"] == naive / (4 * N * N)
+    assert metrics["checkpoint_peak_matrices"] == checkpointed / (4 * N * N)
+
+
+def test_traffic_by_the_formulas(metrics: dict[str, float]) -> None:
+    """At N/4: 11N² + 16Nd numbers, against what passes the doors with T blocks of rows."""
+    N, d = CONFIG.length // 4, CONFIG.head_dim
+
+    def tiled(block: int) -> int:
+        T = N // block
+        return 4 * (
+            (2 * N * d + N + T * 2 * N * d) + (3 * N * d + N) + 4 * N * d + T * (4 * N * d + 2 * N)
+        )
+
+    naive = 4 * (11 * N * N + 16 * N * d)
+    assert metrics["naive_bytes_moved"] == naive
+    assert metrics["flash_bytes_moved"] == tiled(CONFIG.block)
+    assert metrics["traffic_ratio"] == naive / tiled(CONFIG.block)
+    assert metrics["traffic_ratio_small_block"] == naive / tiled(CONFIG.block // 4)
+
+
+def test_a_relative_error_is_a_distance_over_a_length() -> None:
+    """(3, 5) lies 1 from (3, 4), which is 5 long."""
+    found, truth = torch.tensor([3.0, 5.0]), torch.tensor([3.0, 4.0])
+    assert relative(found, truth) == pytest.approx(1 / 5)
+    assert relative(truth, truth) == 0

@@ -10,6 +10,12 @@ import subprocess
 import sys
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from runnable_demos import flash_attention_triton
+from runnable_demos.flash_attention_triton import PRESETS, relative, run, worst_errors
 
 pytest.importorskip("triton", reason="the extra 'heavy' is not installed")
 
@@ -98,3 +104,43 @@ except RuntimeError as error:
         interpret=False,
     )
     assert out == "set TRITON_INTERPRET=1 to run Triton kernels on the CPU\n"
+
+
+def test_metrics() -> None:
+    """Four numbers: three errors below their bounds, and d + 1 numbers of 4 bytes a row."""
+    small = PRESETS["small"]
+    found = {
+        m.name: m for m in run(small, lambda share, text: None).metrics if m.kind != "measured"
+    }
+    for name in ("fp32_error", "logsumexp_error", "bf16_error"):
+        bound = found.pop(name)
+        assert bound.bound is not None
+        assert 0 < bound.value <= bound.bound
+    allocated = found.pop("allocated_bytes_per_token")
+    assert allocated.value == 4 * (small.head_dim + 1)
+    assert not found
+
+
+def test_a_relative_error_is_a_distance_over_a_length() -> None:
+    """(3, 5) lies 1 from (3, 4), which is 5 long."""
+    found, truth = torch.tensor([3.0, 5.0]), torch.tensor([3.0, 4.0])
+    assert relative(found, truth) == pytest.approx(1 / 5)
+    assert relative(truth, truth) == 0
+
+
+def test_the_worst_of_all_cases_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is right but for ragged causal cases, by a quarter and a half, shows as that."""
+
+    def wrong(
+        Q: Tensor, K: Tensor, V: Tensor, causal: bool = False, block: int = 0
+    ) -> tuple[Tensor, Tensor]:
+        Q, K, V = Q.double(), K.double(), V.double()
+        N = Q.shape[-2]
+        S = Q @ K.mT / Q.shape[-1] ** 0.5
+        if causal:
+            S = S + torch.full((N, N), -torch.inf, dtype=S.dtype).triu(1)
+        O, L = F.scaled_dot_product_attention(Q, K, V, is_causal=causal), S.exp().sum(-1).log()
+        return (O * 1.25, L * 1.5) if causal and N % 2 else (O, L)
+
+    monkeypatch.setattr(flash_attention_triton, "flash_forward", wrong)
+    assert worst_errors(PRESETS["small"], torch.float32) == pytest.approx((0.25, 0.5))

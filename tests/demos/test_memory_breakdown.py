@@ -10,6 +10,7 @@ import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from runnable_demos import memory_breakdown
+from runnable_demos.measure import LiveMemory
 from runnable_demos.memory_breakdown import (
     GPT,
     PRESETS,
@@ -194,6 +195,26 @@ def test_maxima_do_not_coincide(values: dict[str, float]) -> None:
     total = values["sum_of_maxima_over_peak"] * values["fp32_peak_bytes"]
     assert total > weights + gradients + moments
     assert values["sum_of_maxima_over_peak"] > 1
+
+
+def test_the_maxima_are_those_of_a_step_read_again(values: dict[str, float]) -> None:
+    """Each category at its own highest moment of the second fp32 step, and their sum over the peak."""
+    trainer, tokens = Trainer(SMALL, RECIPES[0]), make_tokens(SMALL)
+    trainer.backward(tokens)
+    trainer.update()
+    with LiveMemory(model=trainer.model, optimizer=trainer.optimizers[0], inputs=tokens) as live:
+        trainer.backward(tokens)
+        trainer.update()
+    maxima = sum(max(column) for column in zip(*live.timeline, strict=True))
+    assert values["sum_of_maxima_over_peak"] == pytest.approx(maxima / live.peak, rel=1e-12)
+
+
+def test_the_lookalike_is_weights_gradients_and_activations(values: dict[str, float]) -> None:
+    """At its peak no gradient is complete; what is no weight and no activation is one in flight."""
+    peak = values["lookalike_peak_ratio"] * values["fp32_peak_bytes"]
+    share = values["lookalike_activation_share"]
+    weights = 4 * PARAMETERS / peak
+    assert 0 < 1 - share - weights
 
 
 def test_a_bigger_batch_moves_activations_alone() -> None:

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu
 
+from runnable_demos import offload
 from runnable_demos.measure import LiveMemory
 from runnable_demos.metrics import Result
 from runnable_demos.offload import PRESETS, Block, Offload, run
+from tests.demos.tracker import Tracked
 
 CONFIG = PRESETS["small"]
 H, S, HEADS = CONFIG.width, CONFIG.length, CONFIG.heads
@@ -83,6 +85,25 @@ def test_peaks_fall_in_the_order_of_what_stays(result: Result) -> None:
     assert peaks[2] >= peaks[3]
 
 
+def test_peaks_are_those_of_pytorchs_own_tracker(result: Result) -> None:
+    """Each way under another meter, which like the demo's does not see what lies on the host."""
+    blocks = CONFIG.blocks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offload, "LiveMemory", Tracked)
+        none, *others = (
+            offload.cost(CONFIG, checkpointed=checkpointed, offloaded=offloaded).peak
+            for checkpointed, offloaded in (
+                (False, 0),
+                (False, blocks),
+                (False, blocks - 1),
+                (True, 0),
+                (True, blocks),
+            )
+        )
+    for name, peak in zip(("offload", "keep_last", "checkpoint", "both"), others, strict=True):
+        assert value(result, f"peak_{name}") == peak / none
+
+
 def test_save_on_cpu_packs_parameters_too(result: Result) -> None:
     """PyTorch's own hooks are given as many bytes as the demo counts for a hook that does not look."""
     torch.manual_seed(0)
@@ -109,16 +130,16 @@ def test_save_on_cpu_packs_parameters_too(result: Result) -> None:
 def test_a_storage_moves_once_and_comes_back_once() -> None:
     """Two operators save x; it is copied once, and what was freed on the device is freed."""
     x = torch.randn(1000, requires_grad=True)
-    offload = Offload()
+    moved = Offload()
     with LiveMemory() as live:
-        with offload.hooks():
+        with moved.hooks():
             y = x.exp()  # saves its output
             z = y.sin() + y.cos()  # both save y
             del y
-        assert offload.out == 4000
+        assert moved.out == 4000
         assert live.current == z.nbytes
         z.sum().backward()
-    assert offload.back == 4000
+    assert moved.back == 4000
     reference = x.detach().clone().requires_grad_()
     e = reference.exp()
     (e.sin() + e.cos()).sum().backward()
@@ -129,16 +150,16 @@ def test_views_are_rebuilt_on_their_storage() -> None:
     """A transposed slice comes back with its strides and offset."""
     x = torch.randn(6, 4)
     view = x[2:, 1:3].t()
-    offload = Offload()
-    back = offload.unpack(offload.pack(view))
+    moved = Offload()
+    back = moved.unpack(moved.pack(view))
     assert back.stride() == view.stride() and back.storage_offset() == view.storage_offset()
     assert torch.equal(back, view)
-    assert offload.out == offload.back == x.nbytes
+    assert moved.out == moved.back == x.nbytes
 
 
 def test_parameters_stay() -> None:
     """What is listed as kept passes through the hooks untouched."""
     layer = nn.Linear(4, 4)
-    offload = Offload([layer.weight])
-    assert offload.pack(layer.weight) is layer.weight
-    assert offload.out == 0
+    moved = Offload([layer.weight])
+    assert moved.pack(layer.weight) is layer.weight
+    assert moved.out == 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch.distributed._tools.mem_tracker import MemTracker
 
 from runnable_demos.metrics import Result
-from runnable_demos.oom_diagnosis import PRESETS, run
+from runnable_demos.oom_diagnosis import PRESETS, Network, run
 
 CONFIG = PRESETS["small"]
 H, L, ROWS, FEW = CONFIG.width, CONFIG.layers, CONFIG.rows_large, CONFIG.rows_small
@@ -50,6 +52,35 @@ def test_each_cure_helps_against_its_own_culprit(result: Result) -> None:
     assert value(result, "checkpointed_small") == 1
     assert value(result, "fused_large") == 1
     assert value(result, "fused_small") < 0.9
+
+
+def second_step(rows: int, *, checkpointed: bool = False, fused: bool = False) -> dict[str, int]:
+    """What is alive at the peak of the second step, by PyTorch's own tracker."""
+    model = Network(CONFIG, checkpointed=checkpointed)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=not fused, fused=fused)
+    x = torch.randn(rows, H)
+
+    def step() -> None:
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    tracker = MemTracker()
+    tracker.track_external(model, optimizer, x)
+    with tracker:
+        step()
+    return {str(k): v for k, v in tracker.get_tracker_snapshot("peak")[torch.device("cpu")].items()}
+
+
+def test_peaks_are_those_of_pytorchs_own_tracker(result: Result) -> None:
+    """Both cures on both batches, over the peak without."""
+    for name, rows in (("large", ROWS), ("small", FEW)):
+        plain = second_step(rows)["Total"]
+        checkpointed = second_step(rows, checkpointed=True)["Total"]
+        fused = second_step(rows, fused=True)["Total"]
+        assert value(result, f"checkpointed_{name}") == checkpointed / plain
+        assert value(result, f"fused_{name}") == fused / plain
 
 
 def test_the_small_batch_peaks_at_the_step(result: Result) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import torch
+import torch.distributed as dist
 
 from runnable_demos.metrics import Result
-from runnable_demos.tensor_parallel import PRESETS, run
+from runnable_demos.tensor_parallel import PRESETS, ranks_agree, relative, run
 
 CONFIG = PRESETS["small"]
 T, S, B, H, A = CONFIG.ranks, CONFIG.length, CONFIG.batch, CONFIG.width, CONFIG.heads
@@ -88,3 +92,30 @@ def test_dropout_needs_the_same_seed_outside_the_split(result: Result) -> None:
     """Replicated activations stay replicas only where all ranks draw the same masks."""
     assert value(result, "same_seed_ranks_agree") is True
     assert value(result, "other_seeds_ranks_differ") is True
+
+
+def test_an_error_is_as_large_as_it_is() -> None:
+    """(3, 5) lies 1 from (3, 4), which is 5 long."""
+    found, expected = torch.tensor([3.0, 5.0]), torch.tensor([3.0, 4.0])
+    assert relative(found, expected) == pytest.approx(1 / 5)
+    assert relative(expected, expected) == 0
+
+
+def test_ranks_compare_on_their_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is reduced is where the block is, since NCCL takes nothing from the CPU.
+
+    Meta tensors stand for a device that is not the CPU; reading the verdict off one fails, and by
+    then everything has been sent.
+    """
+    devices = []
+    monkeypatch.setattr(dist, "all_reduce", lambda t, *_, **__: devices.append(t.device.type))
+    monkeypatch.setattr(dist, "broadcast", lambda t, *_, **__: devices.append(t.device.type))
+    monkeypatch.setattr(torch, "equal", lambda a, b: True)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            ranks_agree(replace(CONFIG, device="meta"), dist.group.WORLD, 0)
+    finally:
+        dist.destroy_process_group()
+    assert len(devices) == 2 + 1 + 1  # two regions' sums, the first rank's output, the verdict
+    assert set(devices) == {"meta"}

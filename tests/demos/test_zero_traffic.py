@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from runnable_demos import ranks
 from runnable_demos.metrics import Result
 from runnable_demos.zero_traffic import PRESETS, run
 
@@ -95,3 +97,44 @@ def test_ring_sends_all_parts_but_one(result: Result) -> None:
 def test_stage_two_by_hand_trains_like_ddp(result: Result) -> None:
     """A reduce-scatter and an all-gather carry all that an all-reduce does."""
     assert value(result, "by_hand_difference") <= 1e-6
+
+
+WORKER = """
+import torch
+import torch.distributed as dist
+from runnable_demos import ranks, zero_traffic
+
+def measure(task):
+    batches = []
+    together = dist.batch_isend_irecv
+
+    def noting(ops):
+        batches.append(sorted(op.op.__name__ for op in ops))
+        return together(ops)
+
+    def alone(*arguments, **more):
+        raise AssertionError("a message on its own")
+
+    dist.batch_isend_irecv, dist.send, dist.recv = noting, alone, alone
+    right = zero_traffic.ring("cpu")
+    add = torch.Tensor.__iadd__
+    torch.Tensor.__iadd__ = lambda a, b: add(a, b + (dist.get_rank() == 1))
+    wrong = zero_traffic.ring("cpu")
+    return {"batches": batches, "right": right["equal"], "wrong": wrong["equal"]}
+
+if __name__ == "__main__":
+    ranks.work(measure, {"seed": 0, "device": "cpu"})
+"""
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_ring_sends_and_receives_at_once(
+    n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rank waits for a receive that its neighbour would post later; a wrong sum is called wrong."""
+    (tmp_path / "worker_of_a_ring.py").write_text(WORKER, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for report in ranks.launch("worker_of_a_ring", n, {"seed": 0, "device": "cpu"}):
+        assert report["batches"] == [["irecv", "isend"]] * (2 * 2 * (n - 1))
+        assert report["right"] is True
+        assert report["wrong"] is False
