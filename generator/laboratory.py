@@ -153,6 +153,7 @@ class Run:
         while piece := os.read(process.stderr.fileno(), 2**16):
             self._said = (self._said + piece)[-LAST_BYTES:]
             self._count(len(piece))
+        process.stderr.close()
 
     def _follow(
         self, process: subprocess.Popen[bytes], progress: Progress, note: Note
@@ -166,10 +167,12 @@ class Run:
             if self._stopped:
                 break
             match _message(line):
-                case {"progress": int() | float() as share, "message": str(words)}:
-                    progress(demo, share, words)
+                case {"progress": int() | float() as share, "message": str(words)} if (
+                    0 <= share <= 1
+                ):
+                    progress(demo, share, _plain(words))
                 case {"note": str(words)}:
-                    note(demo, words)
+                    note(demo, _plain(words))
                 case {"record": str()} as last:
                     break
                 case {"error": str(), "hint": str(), "detail": str(), "code": int()} as last:
@@ -183,8 +186,9 @@ class Run:
     def _failure(self, code: int, last: Mapping[str, Any]) -> RunFailed:
         demo = self._order.demo
         if "error" in last:
-            return RunFailed(last["error"], last["hint"], last["code"], last["detail"])
-        said = self._said.decode("utf-8", "replace")
+            detail = _plain(last["detail"], LAST_BYTES)
+            return RunFailed(_plain(last["error"]), _plain(last["hint"]), last["code"], detail)
+        said = _plain(self._said.decode("utf-8", "replace"), LAST_BYTES)
         signum = -code if code < 0 else code - 128
         if signum == signal.SIGKILL:
             hint = "free some memory" + (", or choose smaller values" * bool(self._order.changes))
@@ -192,6 +196,12 @@ class Run:
         if signum in set(signal.Signals):
             return RunFailed(f"{demo} was ended by {signal.Signals(signum).name}", detail=said)
         return RunFailed(f"{demo} ended with code {code} and no record", detail=said)
+
+
+def _plain(text: str, most: int = 500) -> str:
+    """What a demo said, at bounded length and without what would control a terminal."""
+    cut = text[: most // 2] + " … " + text[-most // 2 :] if len(text) > most else text
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in cut)
 
 
 def _message(line: bytes) -> Any:

@@ -73,11 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = _take_stdout()
 
     def tell(**message: object) -> None:
-        lines.write(json.dumps(message, ensure_ascii=False) + "\n")
+        lines.write(json.dumps(message) + "\n")
         lines.flush()
 
     def progress(share: float, message: str) -> None:
-        tell(progress=min(max(share, 0.0), 1.0), message=message)
+        tell(progress=min(max(0.0, share), 1.0), message=message)
 
     try:
         record = run(

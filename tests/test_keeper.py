@@ -67,6 +67,8 @@ def run(config, progress):
         case "progress":
             while True:
                 progress(0.5, "x" * 2**16)
+        case "raise":
+            raise RuntimeError("\\x1b]0;title\\x07 \\ud800 " + "x" * 10**6)
         case "leave":
             os._exit(0)
         case "fault":
@@ -400,6 +402,16 @@ def test_what_a_demo_writes_is_not_trusted(
     assert str(failed).startswith(message)
     assert failed.code == 3
     assert list(tmp.iterdir()) == []
+
+
+def test_what_a_demo_raises_is_shown_and_no_more(base: Path) -> None:
+    """An error of a million characters, some of which command a terminal, is a short plain line."""
+    failed = fails(base, "way=raise")
+    assert failed.code == 3
+    assert str(failed).startswith("sample crashed: RuntimeError: �]0;title� � xxx")
+    assert len(str(failed)) < 1000
+    assert "\x1b" not in failed.detail
+    assert len(failed.detail) < 2**17
 
 
 def test_a_killed_keeper_takes_the_run_along(base: Path, tmp: Path) -> None:

@@ -330,3 +330,14 @@ def test_demo(name: str, subtests: pytest.Subtests) -> None:
 def test_every_record_belongs_to_a_demo() -> None:
     """No evidence outlives its demo."""
     assert {path.name.split(".")[0] for path in EVIDENCE.glob("*.json")} <= set(DEMOS)
+
+
+def test_a_gpus_record_has_the_allocators_peak() -> None:
+    """A demo that gains from a GPU and speaks of a peak reads it off the GPU's allocator, too."""
+    gaining = [demo for demo in DEMOS.values() if demo.gpu is not None]
+    assert gaining
+    assert len({demo.gpu for demo in gaining}) == len(gaining), "two demos have one place"
+    for demo in gaining:
+        metrics = records.load(records.record_path(EVIDENCE, demo.name, "cpu")).result.metrics
+        if any("peak" in metric.name for metric in metrics):
+            assert "allocator_peak(" in demo.path.read_text(encoding="utf-8"), demo.name
