@@ -111,8 +111,10 @@ def _load(path: Path, problems: list[Problem]) -> Record | None:
         )
         return None
     place, hint = Place(str(path)), again.format(demo=record.demo)
-    if misnamed := next((name for name in _names(record) if not _NAME.fullmatch(name)), None):
-        message = f"`{misnamed}` names nothing: names are small letters, digits and underscores"
+    if misnamed := [name for name in _names(record) if not _NAME.fullmatch(name)]:
+        message = (
+            f"`{misnamed[0][:60]}` names nothing: names are small letters, digits and underscores"
+        )
         problems.append(Problem(place, "evidence-corrupt", message, hint))
         return None
     expected = f"{record.demo}.{record.device}.json"

@@ -148,7 +148,7 @@ class Writer:
         return callout(kind, CALLOUT_LABELS[kind][self.lang], self.blocks(inner))
 
     def _math_block(self, token: Token, _: Sequence[Token]) -> str:
-        return f"$$\n{token.content.strip()}\n$$"
+        return f"$$\n{_tex(token.content.strip())}\n$$"
 
     def _fence(self, token: Token, _: Sequence[Token]) -> str:
         return _fence(token.content, token.info.split()[0] if token.info.strip() else "")
@@ -213,7 +213,8 @@ class Writer:
                 case "code_inline":
                     add(_code(token.content, table))
                 case "math_inline":
-                    add(f"${_in_table(token.content) if table else token.content}$")
+                    tex = _tex(token.content)
+                    add(f"${_in_table(tex) if table else tex}$")
                 case "link_open":
                     stack.append((token.meta["link"], ""))
                 case "link_close":
@@ -282,6 +283,11 @@ def _code(content: str, table: bool) -> str:
     padding = " " if content.startswith("`") or content.endswith("`") else ""
     text = content.replace("|", "\\|") if table else content
     return f"{marks}{padding}{text}{padding}{marks}"
+
+
+def _tex(tex: str) -> str:
+    """A formula in which no less-than sign looks like a tag's."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "< ", tex)
 
 
 def _in_table(tex: str) -> str:

@@ -65,6 +65,7 @@ CHANGED = {
     "no block id of its own": (r"^note", r"\^note"),
     "no field": ("proven:: 9", r"proven:\: 9"),
     "no entity": (r"\&lt;b> and \&#60;", r"&amp;lt;b> and &\#60;"),
+    "no tag in a formula": (r"$a<b$ and $\text{<b x=1>}$", r"$a< b$ and $\text{< b x=1>}$"),
     "no inline query": ("`= this.x` and ` $= dv.x`", "`\u2060= this.x` and `\u2060 $= dv.x`"),
     "no script of Dataview": ("```dataviewjs\nx\n```", "```text\nx\n```"),
     "no query": ("```Query\nx\n```", "```text\nx\n```"),

@@ -241,6 +241,37 @@ def test_a_report_can_go_to_an_address_of_its_own(book: Book) -> None:
     assert "https://host/new?title=kahan-sum&amp;file=numerics/kahan-sum.md" in body
 
 
+def test_a_report_goes_to_no_script(checkout: Path) -> None:
+    """An address that a browser would run is refused before a page is made."""
+    settings = checkout / "mkdocs.yml"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(text.replace('report_url: ""', 'report_url: "javascript:x"'), "utf-8")
+    config = load_config(str(settings), site_dir=str(checkout / "out"))
+    with pytest.raises(PluginError, match="report_url"):
+        site.configure(config)
+
+
+def test_the_site_s_own_address_is_text(
+    book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ``SITE_URL`` holds, it ends no attribute, no element of the sitemap and no line."""
+    monkeypatch.setenv("SITE_URL", "https://x.example/a\"'><script>window.pwn=1</script>&b/")
+    site.export(book, tmp_path, None)
+    for file in tmp_path.rglob("*.html"):
+        scripts = read(file.read_text(encoding="utf-8")).all("script")
+        for script in scripts:  # data of the theme, which is JSON, and nothing that runs
+            if "pwn" in script.text():
+                assert script["type"] == "application/json"
+                assert json.loads(script.text())
+    head = read((tmp_path / "index.html").read_text(encoding="utf-8"))
+    assert "<script>" in head.all("link", rel="canonical")[0]["href"]
+    assert (
+        ET.parse(tmp_path / "sitemap.xml").getroot()[0][0].text.startswith('https://x.example/a"')
+    )  # type: ignore[union-attr]
+    robots = site.make(book, None, "https://x.example/\nDisallow: /\n").files["robots.txt"].decode()
+    assert robots.splitlines()[2:] == ["Sitemap: https://x.example/%0ADisallow:%20/%0Asitemap.xml"]
+
+
 def test_the_contents_list_is_bilingual_and_leads_to_the_sections(
     trees: dict[str, Element],
 ) -> None:
