@@ -60,6 +60,7 @@ def _config(made: site.Site) -> str:
     config["extra_css"] = [assets.STYLE]
     config["extra_javascript"] = [{"path": assets.SCRIPT, "defer": True}]
     config["extra"]["pd_early"] = assets.early_script()
+    config["extra"]["pd_ways"] = site.ways(made)
     return yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
 
 

@@ -98,11 +98,12 @@ class SiteAddresses:
         """The page with a demo's source."""
         return self._to(f"demos/{demo}/")
 
-    def report(self, card: Card) -> str:
-        """Where to report an error on ``card``."""
+    def report(self, card: Card | None = None) -> str:
+        """Where to report an error, on ``card`` where one is named."""
         if self.report_url:
-            return self.report_url.replace("{card}", card.id).replace("{path}", card_file(card))
-        return self._to(f"report/?card={card.id}")
+            name, file = (card.id, card_file(card)) if card else ("", "")
+            return self.report_url.replace("{card}", name).replace("{path}", file)
+        return self._to(f"report/?card={card.id}" if card else "report/")
 
     def name(self, anchor: str) -> str:
         """Anchors are their own ids: a card has a page to itself."""
@@ -351,6 +352,7 @@ def _environment() -> jinja2.Environment:
         answer=answer,
         top_claims=top_claims,
         report_form=report_form,
+        card_file=card_file,
         handbook=False,
     )
     return environment
