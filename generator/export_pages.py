@@ -65,6 +65,7 @@ def _config(made: site.Site, site_url: str) -> str:
     config["extra_javascript"] = [{"path": assets.SCRIPT, "defer": True}]
     config["extra"]["pd_policy"] = policy()
     config["markdown_extensions"] = []  # those that it has unasked read files into pages
+    config["extra"]["pd_ways"] = site.ways(made)
     return yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
 
 

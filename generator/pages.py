@@ -97,11 +97,12 @@ class SiteAddresses:
         """The page with a demo's source."""
         return self._to(f"{addresses.DEMOS}/{demo}/")
 
-    def report(self, card: Card) -> str:
-        """Where to report an error on ``card``."""
+    def report(self, card: Card | None = None) -> str:
+        """Where to report an error, on ``card`` where one is named."""
         if self.report_url:
-            return self.report_url.replace("{card}", card.id).replace("{path}", card_file(card))
-        return self._to(f"report/?card={card.id}")
+            name, file = (card.id, card_file(card)) if card else ("", "")
+            return self.report_url.replace("{card}", name).replace("{path}", file)
+        return self._to(f"report/?card={card.id}" if card else "report/")
 
     def name(self, anchor: str) -> str:
         """Anchors are their own ids: a card has a page to itself."""
@@ -347,6 +348,7 @@ def rendered(template_name: str, **values: object) -> Markup:
 
 _HELPERS: Mapping[str, object] = {
     "answer": answer,
+    "card_file": card_file,
     "figure_rows": figure_rows,
     "handbook": False,
     "localise": localise,

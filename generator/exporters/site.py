@@ -146,11 +146,22 @@ def configure(config: Any, *, draft: bool = False) -> Any:
     made = _made(content, demos, config)
     config.extra[_SITE] = made
     config.extra["pd_policy"] = policy(preview=draft)
+    config.extra["pd_ways"] = ways(made)
     config.nav = [path for path, page in made.pages.items() if page.in_navigation]
     config.extra_css = [assets.STYLE]
     config.extra_javascript.clear()
     config.extra_javascript.append(_deferred(assets.SCRIPT))
     return config
+
+
+def ways(made: Site) -> list[dict[str, object]]:
+    """Where one can go from a page that is not there: what is in the navigation, and every card."""
+    return [
+        {"address": page.address or ".", "title": dict(page.title), "card": card}
+        for page in made.pages.values()
+        for card in [page.address[6:-1] if page.address.startswith("cards/") else ""]
+        if card or page.in_navigation
+    ]
 
 
 def _made(content: Book, demos: Path | None, config: Any) -> Site:

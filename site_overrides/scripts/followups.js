@@ -23,6 +23,16 @@
     true,
   );
 
+  // Paper shows every answer; afterwards the page is as it was.
+  let closed = [];
+  window.addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details.pd-followup:not([open])")];
+    for (const card of closed) card.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    for (const card of closed) card.open = false;
+  });
+
   function move(step) {
     const faces = [...document.querySelectorAll(".pd-item .pd-followup > summary")].filter((face) => face.checkVisibility());
     // Side by side, the two languages of a follow-up count once.

@@ -1,7 +1,7 @@
 // The handbook shows one thing at a time: the contents, the graph, study, or one card; the address says which.
 (function () {
   "use strict";
-  const { root, handbook, element, say, key } = window.pd;
+  const { root, handbook, element, say, key, target } = window.pd;
   if (!handbook) return;
   const cards = [...document.querySelectorAll(".pd-handbook-main > .pd-card")];
 
@@ -16,17 +16,34 @@
     );
   });
 
+  // The sections of the card on screen; styles leave out those that the depth hides.
+  const sections = element("nav", { class: "pd-sections", "aria-label": "本卡目录 Sections of this card" });
+  document.querySelector(".pd-handbook-main").prepend(sections);
+  const heading = (section) => [...section.querySelectorAll(":scope > .pd-half > :is(h3, h4), :scope > h3 > span")];
+  function list(card) {
+    sections.replaceChildren(...[...card.querySelectorAll(":scope > .pd-section")].map((section) =>
+      element("a", { href: `#${section.id}`, "data-section": section.dataset.section },
+        say(...["zh-Hans", "en"].map((lang) => heading(section).find((each) => each.closest("[lang]").lang === lang)?.textContent || "")))));
+  }
+
+  let shown;
   function show() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const card = target?.closest(".pd-card:not(.pd-sheet)");
+    const found = target();
+    const card = found?.closest(".pd-card:not(.pd-sheet)");
     for (const each of cards) each.classList.toggle("pd-view", each === card);
-    const part = target?.closest("#graph, #study");
+    if (card && card !== shown) list(card);
+    shown = card;
+    const part = found?.closest("#graph, #study");
     root.dataset.pdView = card ? "card" : part ? part.id : "contents";
     for (const link of document.querySelectorAll(".pd-nav a")) {
       if (link.hash === `#${root.dataset.pdView}`) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    if (target && target !== card && !part) target.scrollIntoView();
+    for (const link of sections.children) {
+      if (link.hash === location.hash) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+    if (found && found !== card && !part) found.scrollIntoView();
     else window.scrollTo(0, 0);
   }
   window.addEventListener("hashchange", show);

@@ -6,10 +6,12 @@ import base64
 import json
 import re
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from fontTools.ttLib import TTFont
 
 from generator import assets
 from generator.book import Book, bind
@@ -73,11 +75,16 @@ def _styles(tree: Element) -> list[str]:
     return [each.text() for each in tree.all("style")]
 
 
-def test_the_math_font_is_in_it(tree: Element) -> None:
-    """The font is the file that set-up fetched, as data."""
+def test_the_math_font_is_in_it(book: Book, tree: Element) -> None:
+    """The font is that of the base's formulas, as data."""
     found = re.search(r"url\(data:font/woff2;base64,([^)]+)\)", " ".join(_styles(tree)))
     assert found
-    assert base64.b64decode(found[1]) == assets.vendor(assets.FONT).read_bytes()
+    font = TTFont(BytesIO(base64.b64decode(found[1])))
+    drawn = {chr(code) for code in font.getBestCmap()}
+    formulas = {sign for each in tree.all("math") for sign in each.text()} - {" ", "\n"}
+    assert formulas <= drawn | {"\u2061", "\ufe00"}
+    assert "MATH" in font
+    assert book.formula_characters >= formulas
 
 
 @pytest.mark.parametrize("name", ["search", "study"])
