@@ -45,7 +45,7 @@ def bounded(value: float, bound: float = 1e-6) -> Metric:
 
 
 def series(*y: float, kind: Kind = "exact") -> Series:
-    """A line over 1, 2 and so on."""
+    """A line over 1, 2, 3."""
     return Series(TEXT, tuple(float(i) for i in range(1, len(y) + 1)), y, kind=kind)
 
 

@@ -48,6 +48,19 @@ def test_the_weakest_number_decides_the_state_of_proof(library: Library) -> None
     """A card is proven when all its numbers are; stale evidence shows; no numbers is a state too."""
     card = library.cards["float-bytes"]
     assert proof(card, library) == "proven"
+    key = ("float_sums", "cpu")
+    record = library.evidence.records[key]
+    weaker = {"computed": {"kind": "computed"}, "measured": {"kind": "measured"}}
+    weaker["sampled"] = {"kind": "sampled", "error": 1e-9}
+    for kind, change in weaker.items():
+        metrics = tuple(
+            replace(m, **change) if m.name == "bytes_per_number" else m
+            for m in record.result.metrics
+        )
+        result = replace(record.result, metrics=metrics)
+        records = {key: replace(record, result=result)}
+        other = replace(library, evidence=replace(library.evidence, records=records))
+        assert proof(card, other) == ("measured" if kind == "measured" else "computed")
     stale = replace(library.evidence, stale=frozenset(library.evidence.records))
     assert proof(card, replace(library, evidence=stale)) == "stale"
     halves = {

@@ -12,7 +12,9 @@ CODE = "claim"
 SEVERITY: Severity = "error"
 SENTENCE = (
     "A claim is one number with its unit, and equals the recorded metric at the precision printed, "
-    "or words for a truth value that is true; what is called wrong differs from the metric."
+    "or words for a truth value that is true; a bound is printed in full, and a mean over random "
+    "draws no finer than its standard error; what is called wrong differs from the metric by more "
+    "than rounding."
 )
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import get_args
+
+from generator.evidence import State
+from generator.lang import STATE_MARKS
 from tests.browser.conftest import Open
 
 CARD = "cards/activation-checkpointing/"
+STATES = get_args(State)
 
 
 def opened(page) -> list[bool]:
@@ -201,17 +207,49 @@ def test_a_finger_sees_the_proof_first(visit: Open) -> None:
 
 
 def test_states_differ_by_more_than_colour(visit: Open) -> None:
-    """Proven, bounded, measured, refuted and stale have each their own mark and line."""
+    """Each state has its own mark and its own line."""
     page = visit(CARD)
     looks = page.evaluate(
-        """() => ["proven", "bounded", "measured", "refuted", "stale"].map((verdict) => {
+        """(states) => states.map((verdict) => {
           const claim = document.querySelector(".pd-claim");
           claim.dataset.verdict = verdict;
           const { textDecorationLine, textDecorationStyle } = getComputedStyle(claim);
-          return `${textDecorationLine} ${textDecorationStyle} ${getComputedStyle(claim, "::after").content}`;
-        })"""
+          return [`${textDecorationLine} ${textDecorationStyle}`, getComputedStyle(claim, "::after").content];
+        })""",
+        list(STATES),
     )
-    assert len(set(looks)) == 5
+    lines, marks = zip(*looks, strict=True)
+    assert len(set(lines)) == len(set(marks)) == len(STATES)
+    assert all(STATE_MARKS[state] in mark for state, mark in zip(STATES, marks, strict=True))
+
+
+def test_marks_are_read_aloud_in_the_language_around_them(visit: Open) -> None:
+    """A screen reader names what became of a number, in Chinese and in English, and tells all apart."""
+    page = visit(CARD, mode="both")
+    for language, script in (("zh-Hans", r"[\u4e00-\u9fff]"), ("en", "[a-z]{5}")):
+        claim = page.locator(f'.pd-half[lang="{language}"] .pd-claim:visible').first
+        names = []
+        for state in STATES:
+            claim.evaluate("(link, state) => { link.dataset.verdict = state; }", state)
+            names.append(claim.aria_snapshot().splitlines()[0])
+        assert len(set(names)) == len(STATES), names
+        assert all(re.search(script, name.split('"')[1]) for name in names), names
+
+
+def test_the_popover_has_words_for_every_state(visit: Open) -> None:
+    """Whatever became of a number, its proof says so in both languages, and not as another does."""
+    page = visit(CARD, mode="both")
+    said = []
+    for state in STATES:
+        claim = page.locator(".pd-claim:visible").first
+        claim.evaluate("(link, state) => { link.dataset.verdict = state; }", state)
+        claim.focus()
+        page.keyboard.press("Shift+Tab")
+        page.keyboard.press("Tab")
+        said.append(page.locator(".pd-tip-verdict").text_content() or "")
+        page.keyboard.press("Escape")
+    assert len(set(said)) == len(STATES)
+    assert all(STATE_MARKS[s] in words for s, words in zip(STATES, said, strict=True)), said
 
 
 # --- reading state -------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ Forward = Callable[[Tensor, list[Tensor]], Tensor]
 
 
 def gelu(x: Tensor) -> Tensor:
-    """Its input times Φ of it."""
+    """The activation x Φ(x)."""
     return x * 0.5 * (1 + torch.erf(x / 2**0.5))
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from generator import library
 from generator.book import Book, bind
+from runnable_demos.metrics import Kind
 
 TESTS = Path(__file__).parents[1]
 BASE = TESTS / "library"
@@ -51,3 +54,23 @@ def _texts(folder: Path) -> dict[str, str]:
         for file in sorted(folder.rglob("*"))
         if file.is_file()
     }
+
+
+WORDS = {"zh": "零", "en": "zero"}
+
+
+def of_kind(book: Book, kind: Kind) -> Book:
+    """The same book, had its demo told every number as of ``kind``; truth values stay as they are."""
+    key = ("float_sums", "cpu")
+    record = book.library.evidence.records[key]
+    errors = {"bounded": {"bound": 1e9, "reason": WORDS}, "sampled": {"error": 1e-9}}
+    plain: dict[str, Any] = {"bound": None, "reason": None, "error": None, "closed_form": None}
+    metrics = tuple(
+        m
+        if isinstance(m.value, bool)
+        else replace(m, kind=kind, **{**plain, **errors.get(kind, {})})
+        for m in record.result.metrics
+    )
+    other = replace(record, result=replace(record.result, metrics=metrics))
+    evidence = replace(book.library.evidence, records={key: other})
+    return bind(replace(book.library, evidence=evidence))

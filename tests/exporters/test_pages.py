@@ -11,7 +11,8 @@ import pytest
 
 from generator import pages
 from generator.book import Book, shown_value
-from runnable_demos.metrics import Axis, Figure, Metric, Series
+from runnable_demos.metrics import Axis, Figure, Kind, Metric, Series
+from tests.exporters.conftest import of_kind
 
 BOTH = {"zh": "零", "en": "zero"}
 
@@ -87,13 +88,50 @@ def test_what_is_refuted_is_printed_as_it_is_said(book: Book) -> None:
     """The measured number has the unit and the precision of the one that it refutes."""
     card = book.library.cards["float-bytes"]
     (found,) = book.refutations(card)
-    assert (found.said, found.measured) == ({"zh": "4 B", "en": "4 B"}, {"zh": "8 B", "en": "8 B"})
+    assert (found.said, found.found) == ({"zh": "4 B", "en": "4 B"}, {"zh": "8 B", "en": "8 B"})
     truths = list(book.refutations(book.library.cards["rounding"]))
     assert [each.said["en"] for each in truths] == [
         "the naive sum is exact",
         "0.1 is stored exactly",
     ]
-    assert {each.measured["en"] for each in truths} == {"fails"}
+    assert {each.found["en"] for each in truths} == {"fails"}
+
+
+@pytest.mark.parametrize("kind", ["sampled", "measured", "computed"])
+def test_only_what_is_read_off_a_run_counts_as_proven(book: Book, kind: Kind) -> None:
+    """On the home page, the card, the module's list and the about page the kind has its own count."""
+    card = book.library.cards["float-bytes"]
+    numbers = {c.metric for c in card.claims() if not c.refuted}
+    assert book.tally(card) == {"proven": len(numbers), "refuted": 1}
+    other = of_kind(book, kind)
+    assert other.tally(card) == {kind: len(numbers), "refuted": 1}
+    assert other.proven(card) == 0
+    assert pages.top_claims(book, card)
+    assert not pages.top_claims(other, card)
+    assert other.states["proven"] < book.states["proven"]
+    assert other.states[kind] > 0
+    body = pages.card_page(other, card, pages.SiteAddresses("cards/float-bytes/")).body
+    assert f'class="pd-claim" data-verdict="{kind}"' in body
+    assert f'<tr id="ev-float_sums-bytes_per_number" data-kind="{kind}">' in body
+
+
+def test_what_is_refuted_is_not_proven(book: Book) -> None:
+    """A card that only refutes proves nothing."""
+    card = book.library.cards["rounding"]
+    refuted = {c.metric for c in card.claims() if c.refuted}
+    assert book.tally(card)["refuted"] == len(refuted)
+    assert book.proven(card) == len({c.metric for c in card.claims() if not c.refuted})
+
+
+def test_a_sample_is_shown_with_its_error_and_its_closed_form() -> None:
+    """Two digits of the error, as many places of the value, and the unit."""
+    rate = Metric("m", 0.48761, "", "sampled", BOTH, BOTH, error=0.0113, closed_form=0.5)
+    assert shown_value(rate) == {
+        "zh": "0.488 ± 0.011（闭式 0.5）",
+        "en": "0.488 ± 0.011 (closed form 0.5)",
+    }
+    count = Metric("m", 1793.6, "B", "sampled", BOTH, BOTH, error=23.2)
+    assert shown_value(count)["en"] == "1,794 ± 23 B"
 
 
 def test_a_stale_record_is_shown_as_stale(book: Book) -> None:

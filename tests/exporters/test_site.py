@@ -337,13 +337,23 @@ def test_the_social_card_has_the_size_that_sites_expect(built: Path) -> None:
 
 
 def test_the_home_page_counts_what_there_is(book: Book, trees: dict[str, Element]) -> None:
-    """Cards, proven numbers, demos and works cited; three places to begin; every module."""
+    """Cards, numbers by what became of them, demos, works cited; where to begin; every module."""
     home = trees[""].all("div", class_="pd-home")[0]
-    numbers = [each.text() for each in home.all("dl", class_="pd-counts")[0].all("dd")]
+    counts = home.all("dl", class_="pd-counts")[0]
+    numbers = [each.text() for each in counts.all("dd")]
     cards = book.library.cards.values()
-    proven = {(c.id, k.demo, k.metric) for c in cards for k in c.claims()}
+    claims = {(k.metric, k.refuted) for c in cards for k in c.claims()}
+    refuted = {metric for metric, wrong in claims if wrong}
+    bounded = {"kahan_error"}
+    proven = {metric for metric, wrong in claims if not wrong} - bounded
     works = {s.url for c in cards for s in c.sources.values()}
-    assert numbers == ["3", str(len(proven)), "1", str(len(works))]
+    assert [each["data-state"] for each in counts.all("div")[1:-2]] == [
+        "proven",
+        "bounded",
+        "refuted",
+    ]
+    states = [str(len(each)) for each in (proven, bounded, refuted)]
+    assert numbers == ["3", *states, "1", str(len(works))]
     assert [each["href"] for each in home.all("a", class_="pd-tile")] == [
         "paths/sums-in-an-hour/",
         "numerics/",

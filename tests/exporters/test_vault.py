@@ -17,6 +17,9 @@ import yaml
 from generator import library
 from generator.book import Book, bind
 from generator.exporters import vault
+from generator.lang import STATE_LABELS, STATE_MARKS, on_one_line
+from runnable_demos.metrics import Kind
+from tests.exporters.conftest import of_kind
 
 HARD = r"""---
 id: hard-text
@@ -375,6 +378,20 @@ def test_a_refuted_number_is_struck_through(book: Book, tmp_path: Path) -> None:
     vault.export(book, tmp_path, None)
     note = notes(tmp_path)["rounding"]
     assert "~~[[#^ev-float-sums|并不精确]]~~" in note
+
+
+@pytest.mark.parametrize("kind", ["sampled", "measured", "computed"])
+def test_what_is_not_proven_has_its_mark_and_its_count(
+    book: Book, tmp_path: Path, kind: Kind
+) -> None:
+    """Behind the number, in the note's properties, and on the vault's first page."""
+    vault.export(of_kind(book, kind), tmp_path, None)
+    note = notes(tmp_path)["float-bytes"]
+    assert f"[[#^ev-float-sums|8 B]]{STATE_MARKS[kind]}" in note
+    assert re.search(rf"^{kind}: \d+$", note, re.MULTILINE)
+    assert re.search(r"^proven: 0$", note, re.MULTILINE)
+    first = (tmp_path / vault.HOME).read_text(encoding="utf-8")
+    assert f"{on_one_line(STATE_LABELS[kind])} {STATE_MARKS[kind]}: " in first
 
 
 def test_evidence_of_a_card_says_how_each_number_was_measured(book: Book, tmp_path: Path) -> None:

@@ -15,12 +15,23 @@ The measurement
 
 from __future__ import annotations
 
+import random
 import time
 from array import array
 from dataclasses import dataclass
 from fractions import Fraction
 
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.metrics import (
+    Axis,
+    Figure,
+    Metric,
+    Progress,
+    Result,
+    Series,
+    Text,
+    parameter,
+    sample,
+)
 
 TITLE: Text = {"zh": "浮点数求和", "en": "Floating-point sums"}
 QUESTION: Text = {
@@ -47,6 +58,13 @@ def naive(numbers: array[float]) -> tuple[float, int]:
     for x in numbers:
         total, additions = total + x, additions + 1
     return total, additions
+
+
+def rounded_down(draws: int, seed: int) -> list[float]:
+    """1 for each random number below 1 whose sum with 1 is rounded down, else 0."""
+    numbers = random.Random(seed)
+    tried = (numbers.random() * 2.0**-7 for _ in range(draws))
+    return [float(Fraction(1.0 + x) < 1 + Fraction(x)) for x in tried]
 
 
 def kahan(numbers: array[float]) -> tuple[float, int]:
@@ -160,6 +178,25 @@ def run(config: Config, progress: Progress) -> Result:
                     "zh": "两个单位舍入，2u ≈ 2.2e-16，进位到一位数字",
                     "en": "two unit roundoffs, 2u ≈ 2.2e-16, rounded up to one digit",
                 },
+            ),
+            Metric(
+                "kahan_additions",
+                4 * config.count,
+                "",
+                "computed",
+                {"zh": "补偿求和的加法次数", "en": "additions of Kahan's sum"},
+                {"zh": "按每个数四次算出", "en": "worked out at four for each number"},
+            ),
+            sample(
+                "share_rounded_down",
+                rounded_down(400, config.seed),
+                "",
+                {
+                    "zh": "随机数加到 1 上，向下舍入的比例",
+                    "en": "share of random numbers that are rounded down when added to 1",
+                },
+                {"zh": "400 个随机数", "en": "400 random numbers"},
+                closed_form=0.5,
             ),
             Metric(
                 "naive_seconds",
