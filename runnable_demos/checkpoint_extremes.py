@@ -228,7 +228,7 @@ def halve(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
         return y
     middle = len(layers) // 2
     for half in (layers[:middle], layers[middle:]):
-        x = checkpoint(partial(halve, half), x, use_reentrant=False)
+        x = checkpoint(partial(halve, half), x, use_reentrant=False, preserve_rng_state=False)
     return x
 
 

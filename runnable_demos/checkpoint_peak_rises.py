@@ -73,7 +73,7 @@ PRESETS = {
     "full": Config(),
 }
 
-safe = partial(checkpoint, use_reentrant=False)
+safe = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,9 @@ def remainder(config: Config) -> tuple[Case, int]:
 
     def peak(segments: int) -> int:
         def forward(x: Tensor) -> Any:
-            return checkpoint_sequential(stack, segments, x, use_reentrant=False)
+            return checkpoint_sequential(
+                stack, segments, x, use_reentrant=False, preserve_rng_state=False
+            )
 
         return measure_step(forward, layers, shape, config.device).peak
 

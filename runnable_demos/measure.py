@@ -8,14 +8,15 @@ Four questions, one tool each:
 - What would a model need that does not fit?  the same tools inside ``fake()``
 
 ``cuda_peak`` reads the CUDA allocator instead.
-Kernel scratch and the allocator's rounding are seen there alone;
-what the first tools count are tensors' storages.
+What the first tools count are tensors' storages, as dispatched operations make them. What a kernel
+takes and drops within one operation, and the allocator's rounding, are seen by the allocator alone.
+A test holds ``LiveMemory`` against the CPU allocator's own events for every demo that reads a peak.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -191,8 +192,10 @@ class LiveMemory(TorchDispatchMode):
         ``inputs``       as registered
         ``other``        the rest: gradients of activations, the optimizer step's transients
 
-    Nest it *inside* ``fake()``. One object measures once. ``torch.UntypedStorage.resize_`` is
-    patched meanwhile, because FSDP2 frees and takes memory by it.
+    Nest it *inside* ``fake()``. One object measures once. Two functions that allocate beside the
+    dispatcher are patched meanwhile: ``torch.UntypedStorage.resize_``, by which FSDP2 frees and takes
+    memory, and ``torch.get_rng_state``, of which ``torch.utils.checkpoint`` keeps a result for each
+    checkpoint unless it is told ``preserve_rng_state=False``.
     """
 
     def __init__(
@@ -269,12 +272,14 @@ class LiveMemory(TorchDispatchMode):
                 self._optimizer.register_step_post_hook(lambda *_: self._sort_state()),
             ]
         self._patch_resize()
+        self._patch_rng_state()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        torch.get_rng_state = self._get_rng_state
         for hook in self._hooks:
             hook.remove()
         for block in self._blocks.values():
@@ -301,7 +306,27 @@ class LiveMemory(TorchDispatchMode):
 
         torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]
 
+    def _patch_rng_state(self) -> None:
+        self._get_rng_state = original = torch.get_rng_state
+
+        def get_rng_state() -> Tensor:
+            state = original()
+            self._follow(state)
+            return state
+
+        torch.get_rng_state = get_rng_state
+
     # --- following storages ---
+
+    def _follow(self, tree: object, known: Container[int] = ()) -> None:
+        """Count the storages in ``tree``, but those followed already and the ``known`` ones."""
+        # The backward runs with grad mode off, a recomputation within it with grad mode on.
+        category: Category = "activations" if torch.is_grad_enabled() else "other"
+        for storage in _storages(tree):
+            key = _key(storage)
+            if key not in known and key not in self._blocks:
+                self._add(storage, category)
+        self._event()
 
     def _add(self, storage: UntypedStorage, category: Category) -> None:
         key = _key(storage)
@@ -334,13 +359,7 @@ class LiveMemory(TorchDispatchMode):
         fresh = func is aten.lift_fresh.default
         before = set() if fresh else {_key(s) for s in _storages((args, kwargs))}
         out = func(*args, **kwargs)
-        # The backward runs with grad mode off, a recomputation within it with grad mode on.
-        category: Category = "activations" if torch.is_grad_enabled() else "other"
-        for storage in _storages(out):
-            key = _key(storage)
-            if key not in before and key not in self._blocks:
-                self._add(storage, category)
-        self._event()
+        self._follow(out, before)
         return out
 
 

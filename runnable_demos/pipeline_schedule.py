@@ -228,7 +228,11 @@ def execute(config: Config, ops: Sequence[Op], *, again: bool = False) -> tuple[
                     dist.recv(x, i - 1)
                     x.requires_grad_()
                 inputs[k] = x
-                y = checkpoint(model, x, use_reentrant=False) if again else model(x)
+                y = (
+                    checkpoint(model, x, use_reentrant=False, preserve_rng_state=False)
+                    if again
+                    else model(x)
+                )
                 outputs[k] = y if i < p - 1 else loss_of(y, config)
                 if i < p - 1:
                     send(y.detach(), i + 1)
