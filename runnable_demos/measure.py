@@ -25,7 +25,11 @@ import torch
 from torch import Tensor, UntypedStorage, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode, resolve_name
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+    is_traceable_wrapper_subclass,
+)
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
@@ -249,6 +253,9 @@ class LiveMemory(TorchDispatchMode):
     # --- entering and leaving ---
 
     def __enter__(self) -> LiveMemory:
+        self._all_fake = any(
+            isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack()
+        )
         parameters = list(self._model.parameters()) if self._model else []
         buffers = list(self._model.buffers()) if self._model else []
         stepped = (
@@ -319,12 +326,17 @@ class LiveMemory(TorchDispatchMode):
     # --- following storages ---
 
     def _follow(self, tree: object, known: Container[int] = ()) -> None:
-        """Count the storages in ``tree``, but those followed already and the ``known`` ones."""
+        """Count the storages in ``tree``, but those followed already and the ``known`` ones.
+
+        On real tensors, those of PyTorch's own fake ones are no memory: DTensor and the compiler work
+        out shapes on them.
+        """
         # The backward runs with grad mode off, a recomputation within it with grad mode on.
         category: Category = "activations" if torch.is_grad_enabled() else "other"
         for storage in _storages(tree):
             key = _key(storage)
-            if key not in known and key not in self._blocks:
+            pretended = storage.device.type == "meta" and not self._all_fake
+            if key not in known and key not in self._blocks and not pretended:
                 self._add(storage, category)
         self._event()
 

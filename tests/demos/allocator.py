@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from runnable_demos import ranks
-from runnable_demos.measure import LiveMemory
+from runnable_demos.measure import LiveMemory, _storages
 
 OPERATION = "one dispatched operation"
 
@@ -31,13 +31,13 @@ OPERATION = "one dispatched operation"
 class Reading:
     """How far the bytes rose above those at the start, in one use of ``LiveMemory``.
 
-    ``lasting`` leaves out what was taken and released within one dispatched operation: a kernel's
-    scratch, which the meter says that it does not see.
+    ``tensors`` is the allocator's without what operations take for themselves and hand to nobody: the
+    scratch of a kernel, the staging of a collective, which the meter says that it does not see.
     """
 
     meter: int
     allocator: int
-    lasting: int
+    tensors: int
 
 
 @dataclass(slots=True)
@@ -52,49 +52,57 @@ class _Window:
     top: int = 0
     """The most bytes that the meter saw above ``before``."""
     registering: bool = False
+    results: list[set[int]] = field(default_factory=list)
+    """Addresses of what each dispatched operation returned, in the order in which they began."""
 
 
-def _allocations(
-    nodes: Any, within: int | None = None
-) -> Iterator[tuple[int, int, int, int | None]]:
-    """Time, address, signed bytes, and the dispatched operation in which it happened, if any."""
+def _flat(nodes: Any, within: int | None = None) -> Iterator[tuple[int, Any, int | None]]:
+    """Each node of the profiler's tree: its time, itself, and when the operation around it began."""
     for node in nodes:
-        kind, fields = node.typed
-        inner = within
-        if kind == torch._C._profiler._EventType.Allocation:
-            yield node.start_time_ns, fields.ptr, fields.alloc_size, within
-        elif within is None and node.name == OPERATION:
-            inner = node.start_time_ns
-        yield from _allocations(node.children, inner)
+        yield node.start_time_ns, node, within
+        own = within is None and node.name == OPERATION
+        yield from _flat(node.children, node.start_time_ns if own else within)
+
+
+def _is_allocation(node: Any) -> bool:
+    """Whether a node is one allocation or one release."""
+    return isinstance(node.typed[1], torch._C._profiler._ExtraFields_Allocation)
 
 
 def _peaks(window: _Window) -> tuple[int, int]:
-    """The allocator's peak above the start: of everything, and of what outlives an operation."""
+    """The allocator's peak above the start: of everything, and of the program's own tensors."""
     tree = window.profiler.profiler.kineto_results.experimental_event_tree()  # type: ignore[union-attr]
-    events = sorted(_allocations(tree), key=lambda event: event[0])
-    taken: dict[int, int] = {}  # address to place in ``steps``
-    steps: list[tuple[int, bool]] = []  # signed bytes, and whether it lasts
-    made_in: dict[int, int | None] = {}
-    for _, address, size, operation in events:
+    nodes = sorted(_flat(tree), key=lambda entry: entry[0])
+    begun = [time for time, node, within in nodes if within is None and node.name == OPERATION]
+    results = dict(zip(begun, window.results, strict=True))
+    # An address may be used twice within an operation; what is returned there came last.
+    last = {
+        (within, node.typed[1].ptr): time
+        for time, node, within in nodes
+        if _is_allocation(node) and node.typed[1].alloc_size > 0
+    }
+    taken: dict[int, tuple[int, bool]] = {}  # by address: bytes, and whether the program sees them
+    now = peak = tensors_now = tensors = 0
+    for time, node, within in nodes:
+        if not _is_allocation(node):
+            continue
+        address, size = node.typed[1].ptr, node.typed[1].alloc_size
         if size > 0:
-            taken[address] = len(steps)
-            made_in[address] = operation
-            steps.append((size, True))
+            returned = within is not None and address in results[within]
+            seen = within is None or (returned and last[within, address] == time)
+            taken[address] = size, seen
+            now += size
+            tensors_now += size if seen else 0
         elif address in taken:
-            start = taken.pop(address)
-            scratch = operation is not None and made_in.pop(address) == operation
-            steps.append((size, not scratch))
-            if scratch:
-                steps[start] = (steps[start][0], False)
+            nbytes, seen = taken.pop(address)
+            now -= nbytes
+            tensors_now -= nbytes if seen else 0
         elif address in window.older:
             window.older.remove(address)
-            steps.append((size, True))
-    now = peak = lasting_now = lasting = 0
-    for size, lasts in steps:
-        now += size
-        lasting_now += size if lasts else 0
-        peak, lasting = max(peak, now), max(lasting, lasting_now)
-    return peak, lasting
+            now += size
+            tensors_now += size
+        peak, tensors = max(peak, now), max(tensors, tensors_now)
+    return peak, tensors
 
 
 @contextmanager
@@ -112,7 +120,7 @@ def audited() -> Iterator[list[Reading]]:
     }
 
     def enter(live: LiveMemory) -> LiveMemory:
-        modes = _get_current_dispatch_mode_stack()  # type: ignore[no-untyped-call]
+        modes = _get_current_dispatch_mode_stack()
         if not any(isinstance(mode, FakeTensorMode) for mode in modes):
             profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
             windows[live] = _Window(profiler, set())
@@ -128,8 +136,17 @@ def audited() -> Iterator[list[Reading]]:
             readings.append(Reading(window.top, *_peaks(window)))
 
     def dispatch(live: LiveMemory, *arguments: Any) -> Any:
-        with torch._C._profiler._RecordFunctionFast(OPERATION):
+        window = windows.get(live)
+        if window is None:
             return own["__torch_dispatch__"](live, *arguments)
+        returned: set[int] = set()
+        window.results.append(returned)
+        with torch._C._profiler._RecordFunctionFast(OPERATION):
+            out = own["__torch_dispatch__"](live, *arguments)
+        returned |= {
+            storage.data_ptr() for storage in _storages(out) if storage.device.type == "cpu"
+        }
+        return out
 
     def register(live: LiveMemory, category: Any, tree: object) -> None:
         window = windows.get(live)
