@@ -246,9 +246,9 @@ def run(config: Config, progress: Progress) -> Result:
     progress(1.0, "done")
 
     live: Text = {
-        "zh": "存储的实时字节除以一层输出的字节，不计参数与参数梯度",
+        "zh": "存储的实时字节除以一层输出的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
         "en": "live bytes of storages over the bytes of one layer's output, "
-        "without parameters and their gradients",
+        "without parameters and their gradients; checkpoints with preserve_rng_state=False",
     }
     bits: Text = {
         "zh": "同一随机种子，逐张量 torch.equal，每块一段与 k 块一段都比",
