@@ -32,7 +32,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.measure import LiveMemory, allocator_peak
 from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
@@ -151,13 +150,6 @@ def bit_equal(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def without_rng_state(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
-    """A checkpoint around each layer that does not restore the random state."""
-    for layer in layers:
-        x = checkpoint(layer, x, use_reentrant=False, preserve_rng_state=False)
-    return x
-
-
 def order_figure(log: Sequence[Event], k: int) -> Figure:
     """Which layer runs when: time to the right, layers upward."""
     runs: dict[tuple[str, int], list[tuple[float, float]]] = {}
@@ -259,17 +251,25 @@ def run(config: Config, progress: Progress) -> Result:
             block.dropout.p = rate
         reference = loss_and_gradients(block_plain, blocks, x, config.seed)
         equal[name] = all(
-            bit_equal(reference, loss_and_gradients(forward, blocks, x, config.seed))
-            for forward in (block_each, partial(run_segments, blocks, segments))
+            bit_equal(
+                reference,
+                loss_and_gradients(
+                    partial(run_segments, blocks, lengths, preserve_rng_state=True),
+                    blocks,
+                    x,
+                    config.seed,
+                ),
+            )
+            for lengths in ((1,) * L, segments)
         )
-    forgetful = loss_and_gradients(partial(without_rng_state, blocks), blocks, x, config.seed)
+    forgetful = loss_and_gradients(block_each, blocks, x, config.seed)
     on_gpu = allocated(blocks, block_shape, device) if device == "cuda" else ()
     progress(1.0, "done")
 
     live: Text = {
-        "zh": "存储的实时字节除以一层输出的字节，不计参数与参数梯度",
+        "zh": "存储的实时字节除以一层输出的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
         "en": "live bytes of storages over the bytes of one layer's output, "
-        "without parameters and their gradients",
+        "without parameters and their gradients; checkpoints with preserve_rng_state=False",
     }
     bits: Text = {
         "zh": "同一随机种子，逐张量 torch.equal，每块一段与 k 块一段都比",

@@ -27,9 +27,11 @@ The measurement
 
 The result
     One segment saves nothing. One slot needs L(L − 1)/2 advances at a peak that does not depend on
-    L. Halving runs L·(1 + log₂L) layers, about half of that with PyTorch's early stop, and Revolve
-    fewer still at the same peak.
-    Where layers are thin, segments of √L run fewer than Revolve does: they tape many at once.
+    L. Halving runs L·(1 + log₂L) layers, about half of that with PyTorch's early stop, less with the
+    second half of each level left alone, and Revolve fewest at the same peak.
+    Where layers are thin, segments of √L run fewer than Revolve does: they tape many at once. So they
+    do where a layer saves nine times its output; but their lowest peak is then high, and Revolve goes
+    far below it.
 """
 
 from __future__ import annotations
@@ -228,8 +230,31 @@ def halve(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
         return y
     middle = len(layers) // 2
     for half in (layers[:middle], layers[middle:]):
-        x = checkpoint(partial(halve, half), x, use_reentrant=False)
+        x = checkpoint(partial(halve, half), x, use_reentrant=False, preserve_rng_state=False)
     return x
+
+
+def halve_first(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
+    """The first half under a checkpoint, the second left as it is, and so on within both."""
+    if len(layers) == 1:
+        y: Tensor = layers[0](x)
+        return y
+    first, second = layers[: len(layers) // 2], layers[len(layers) // 2 :]
+    again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+    return halve_first(second, again(partial(halve_first, first), x))
+
+
+class Thick(nn.Module):
+    """Linear, GELU, Linear through four times the width: saves nine times its output."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, d)`` to ``(B, d)``."""
+        y: Tensor = self.down(nn.functional.gelu(self.up(x)))
+        return y
 
 
 def autograd(
@@ -306,6 +331,7 @@ def run(config: Config, progress: Progress) -> Result:
     none = autograd(layers, lambda stack: partial(run_layers, stack), z, weight)
     one = autograd(layers, lambda stack: partial(run_segments, stack, (L,)), z, weight)
     halved = autograd(layers, lambda stack: partial(halve, stack), z, weight)
+    halved_first = autograd(layers, lambda stack: partial(halve_first, stack), z, weight)
     with set_checkpoint_early_stop(False):
         halved_whole = autograd(layers, lambda stack: partial(halve, stack), z, weight)
     lengths = equal_segments(L, isqrt(L))
@@ -319,11 +345,28 @@ def run(config: Config, progress: Progress) -> Result:
     as_root = max(c for c, run in runs.items() if round(run.peak / a) <= round(root.peak / a))
     half_stack = revolve(layers[: L // 2], z, weight, 1)
 
+    progress(0.65, "layers that save nine times their output")
+    thick = [Thick(config.width).to(device) for _ in range(L)]
+    by_length = [
+        autograd(
+            thick, lambda stack, k=k: partial(run_segments, stack, equal_segments(L, k)), z, weight
+        )
+        for k in range(1, isqrt(L) + 1)
+    ]
+    lowest = min(by_length, key=lambda run: run.peak)
+    thick_few = revolve(thick, z, weight, s)
+    room = max(0, lowest.peak - thick_few.peak) // a  # a slot more costs one activation
+    thick_same = revolve(thick, z, weight, min(s + room, L))
+    assert thick_same.peak <= max(lowest.peak, thick_few.peak)
+
     progress(0.7, "dynamic programming")
     pairs = [(l, c) for l in range(1, config.cases + 1) for c in range(1, l + 1)]
     optimal = all(advances(l, c) == optimum(l, c) for l, c in pairs)
     everywhere = all(run.forwards - L == optimum(L, c) for c, run in runs.items())
-    exact = all(equal(none, other) for other in (one, root, halved, halved_whole, *runs.values()))
+    exact = all(
+        equal(none, other)
+        for other in (one, root, halved, halved_first, halved_whole, *runs.values())
+    )
     progress(1.0, "done")
 
     counted: Text = {
@@ -383,6 +426,42 @@ def run(config: Config, progress: Progress) -> Result:
                 halved_whole.forwards,
                 "递归对半、不提前停的层前向",
                 "layer forwards when halving without early stop",
+            ),
+            peak(
+                "halving_first",
+                halved_first.peak,
+                "只包前一半的递归对半的峰值",
+                "peak when halving with the second half left alone",
+            ),
+            forwards(
+                "halving_first",
+                halved_first.forwards,
+                "只包前一半的递归对半的层前向",
+                "layer forwards when halving with the second half left alone",
+            ),
+            peak(
+                "thick_segments",
+                lowest.peak,
+                "一层存九份的层：等长分段的最低峰值",
+                "layers that save nine outputs: lowest peak of equal segments",
+            ),
+            forwards(
+                "thick_segments",
+                lowest.forwards,
+                "同上，该峰值的层前向",
+                "the same, layer forwards at that peak",
+            ),
+            forwards(
+                "thick_revolve",
+                thick_same.forwards,
+                "同上，Revolve 在不高于它的峰值下的层前向",
+                "the same, layer forwards of Revolve at no higher peak",
+            ),
+            peak(
+                "thick_revolve_few",
+                thick_few.peak,
+                f"同上，Revolve 用 {s} 个槽的峰值",
+                f"the same, peak of Revolve with {s} slots",
             ),
             forwards("two_slots", runs[2].forwards, "两个槽的层前向", "layer forwards, two slots"),
             peak("revolve", runs[s].peak, f"Revolve，{s} 个槽的峰值", f"peak, {s} slots"),

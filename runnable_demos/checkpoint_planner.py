@@ -244,7 +244,11 @@ def apply_plan(layers: Sequence[nn.Module], plan: Plan, x: Tensor) -> Tensor:
     """The forward pass of the stack under ``plan``."""
     for segment in plan:
         step = partial(run_layers, layers[segment.start : segment.stop])
-        x = checkpoint(step, x, use_reentrant=False) if segment.recompute else step(x)
+        x = (
+            checkpoint(step, x, use_reentrant=False, preserve_rng_state=False)
+            if segment.recompute
+            else step(x)
+        )
     return x
 
 
@@ -333,11 +337,9 @@ def measure_partitioner(
             bw_compiler=nop,
             partition_fn=min_cut_rematerialization_partition,
         )
-        step = measure_step(
-            layers, compiled, batch, width
-        )  # the first call compiles, in its forward
-        step = measure_step(layers, compiled, batch, width)
         x = torch.ones(batch, width, requires_grad=True, device=next(layers[0].parameters()).device)
+        compiled(x).sum().backward()  # the first call compiles, on fake tensors that are no memory
+        step = measure_step(layers, compiled, batch, width)
         own, plain = compiled(x).sum(), run_layers(layers, x).sum()
     return Forecast(
         max(step.forward_peak, step.backward_peak),

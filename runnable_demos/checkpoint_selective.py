@@ -121,7 +121,9 @@ def keeping(block: Block, kept: frozenset[str]) -> Callable[[Tensor], Tensor]:
 
     def forward(x: Tensor) -> Tensor:
         contexts = partial(create_selective_checkpoint_contexts, Keep(kept))
-        y: Tensor = checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+        y: Tensor = checkpoint(
+            block, x, use_reentrant=False, preserve_rng_state=False, context_fn=contexts
+        )
         return y
 
     return forward
@@ -178,7 +180,9 @@ def run(config: Config, progress: Progress) -> Result:
         points[kept] = Point(kept_bytes, flops - step)
 
     progress(1.0, "the attention core alone")
-    block.core = lambda qkv: checkpoint(block.attend, qkv, use_reentrant=False)
+    block.core = lambda qkv: checkpoint(
+        block.attend, qkv, use_reentrant=False, preserve_rng_state=False
+    )
     core_held, core_flops = measure(block, config)
     core = Point(core_held, core_flops - step)
 

@@ -363,9 +363,9 @@ def run(config: Config, progress: Progress) -> Result:
     progress(1.0, "done")
 
     live: Text = {
-        "zh": "一步之内存储的实时峰值除以一份边界的字节，不计参数与参数梯度",
+        "zh": "一步之内存储的实时峰值除以一份边界的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
         "en": "live peak of a step over the bytes of one boundary, "
-        "without parameters and their gradients",
+        "without parameters and their gradients; checkpoints with preserve_rng_state=False",
     }
     searched: Text = {
         "zh": "在测过的等长段中取峰值最低者",

@@ -92,7 +92,7 @@ class Checkpointed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` to ``layer(x)``."""
-        out: Tensor = checkpoint(self.layer, x, use_reentrant=False)
+        out: Tensor = checkpoint(self.layer, x, use_reentrant=False, preserve_rng_state=False)
         return out
 
 

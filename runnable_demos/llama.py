@@ -35,19 +35,23 @@ LLAMA_13B = Size(h=5120, f=13824, L=40, a=40, g=40)
 LLAMA_70B = Size(h=8192, f=28672, L=80, a=64, g=8)
 
 
+Norm = Literal["eager", "functional", "fused"]
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """How a block is executed; what it computes is the same.
 
     ``attention``: ``flash`` is PyTorch's fused kernel, ``math`` makes the N×N matrices.
     ``gate``: ``composed`` is ``silu(x) * y``, ``fused`` recomputes ``silu(x)`` in the backward.
-    ``norm``: ``fused`` saves its input and 1/σ, as one GPU kernel does; ``composed`` is what
-    ``F.rms_norm`` does on the CPU, in fp32 step by step.
+    ``norm``: ``fused`` is written by hand and saves its input and 1/rms, as one GPU kernel does;
+    ``functional`` is ``F.rms_norm``, which the CPU composes step by step in fp32; ``eager`` is the
+    module of Hugging Face's Llama, step by step in fp32, rounded before the weight.
     """
 
     attention: Literal["flash", "math"] = "flash"
     gate: Literal["composed", "fused"] = "composed"
-    norm: Literal["composed", "fused"] = "fused"
+    norm: Norm = "fused"
     dtype: torch.dtype = torch.bfloat16
 
 
@@ -98,14 +102,18 @@ class RMSNorm(nn.Module):
     def __init__(self, h: int, variant: Variant) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(h, dtype=variant.dtype))
-        self.fused, self.eps = variant.norm == "fused", 1e-5
+        self.how, self.eps = variant.norm, 1e-5
 
     def forward(self, x: Tensor) -> Tensor:
         """``(…, h)`` to ``(…, h)``."""
-        if self.fused:
+        if self.how == "fused":
             norm = cast(Callable[..., Tensor], FusedRMSNorm.apply)
             return norm(x, self.weight, self.eps)
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        if self.how == "functional":
+            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * wide.to(x.dtype)
 
 
 def rotary(s: int, d: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -8,14 +8,15 @@ Four questions, one tool each:
 - What would a model need that does not fit?  the same tools inside ``fake()``
 
 ``cuda_peak`` and ``allocator_peak`` read the CUDA allocator instead.
-Kernel scratch and the allocator's rounding are seen there alone;
-what the first tools count are tensors' storages.
+What the first tools count are tensors' storages, as dispatched operations make them. What a kernel
+takes and drops within one operation, and the allocator's rounding, are seen by the allocator alone.
+A test holds ``LiveMemory`` against the CPU allocator's own events for every demo that reads a peak.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -24,7 +25,11 @@ import torch
 from torch import Tensor, UntypedStorage, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode, resolve_name
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+    is_traceable_wrapper_subclass,
+)
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
@@ -193,8 +198,10 @@ class LiveMemory(TorchDispatchMode):
         ``inputs``       as registered
         ``other``        the rest: gradients of activations, the optimizer step's transients
 
-    Nest it *inside* ``fake()``. One object measures once. ``torch.UntypedStorage.resize_`` is
-    patched meanwhile, because FSDP2 frees and takes memory by it.
+    Nest it *inside* ``fake()``. One object measures once. Two functions that allocate beside the
+    dispatcher are patched meanwhile: ``torch.UntypedStorage.resize_``, by which FSDP2 frees and takes
+    memory, and ``torch.get_rng_state``, of which ``torch.utils.checkpoint`` keeps a result for each
+    checkpoint unless it is told ``preserve_rng_state=False``.
     """
 
     def __init__(
@@ -248,6 +255,9 @@ class LiveMemory(TorchDispatchMode):
     # --- entering and leaving ---
 
     def __enter__(self) -> LiveMemory:
+        self._all_fake = any(
+            isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack()
+        )
         parameters = list(self._model.parameters()) if self._model else []
         buffers = list(self._model.buffers()) if self._model else []
         stepped = (
@@ -271,12 +281,14 @@ class LiveMemory(TorchDispatchMode):
                 self._optimizer.register_step_post_hook(lambda *_: self._sort_state()),
             ]
         self._patch_resize()
+        self._patch_rng_state()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        torch.get_rng_state = self._get_rng_state
         for hook in self._hooks:
             hook.remove()
         for block in self._blocks.values():
@@ -303,7 +315,32 @@ class LiveMemory(TorchDispatchMode):
 
         torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]
 
+    def _patch_rng_state(self) -> None:
+        self._get_rng_state = original = torch.get_rng_state
+
+        def get_rng_state() -> Tensor:
+            state = original()
+            self._follow(state)
+            return state
+
+        torch.get_rng_state = get_rng_state
+
     # --- following storages ---
+
+    def _follow(self, tree: object, known: Container[int] = ()) -> None:
+        """Count the storages in ``tree``, but those followed already and the ``known`` ones.
+
+        On real tensors, those of PyTorch's own fake ones are no memory: DTensor and the compiler work
+        out shapes on them.
+        """
+        # The backward runs with grad mode off, a recomputation within it with grad mode on.
+        category: Category = "activations" if torch.is_grad_enabled() else "other"
+        for storage in _storages(tree):
+            key = _key(storage)
+            pretended = storage.device.type == "meta" and not self._all_fake
+            if key not in known and key not in self._blocks and not pretended:
+                self._add(storage, category)
+        self._event()
 
     def _add(self, storage: UntypedStorage, category: Category) -> None:
         key = _key(storage)
@@ -336,13 +373,7 @@ class LiveMemory(TorchDispatchMode):
         fresh = func is aten.lift_fresh.default
         before = set() if fresh else {_key(s) for s in _storages((args, kwargs))}
         out = func(*args, **kwargs)
-        # The backward runs with grad mode off, a recomputation within it with grad mode on.
-        category: Category = "activations" if torch.is_grad_enabled() else "other"
-        for storage in _storages(out):
-            key = _key(storage)
-            if key not in before and key not in self._blocks:
-                self._add(storage, category)
-        self._event()
+        self._follow(out, before)
         return out
 
 

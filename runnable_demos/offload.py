@@ -99,7 +99,11 @@ class Block(nn.Module):
 def forward(blocks: Iterable[nn.Module], x: Tensor, *, checkpointed: bool = False) -> Tensor:
     """All blocks in turn, each of them checkpointed or none."""
     for block in blocks:
-        x = checkpoint(block, x, use_reentrant=False) if checkpointed else block(x)
+        x = (
+            checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)
+            if checkpointed
+            else block(x)
+        )
     return x
 
 

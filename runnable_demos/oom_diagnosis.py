@@ -81,7 +81,11 @@ class Network(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """All blocks, each of them checkpointed or none."""
         for block in self.blocks:
-            x = x + (checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x))
+            x = x + (
+                checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)
+                if self.checkpointed
+                else block(x)
+            )
         return x
 
 

@@ -214,7 +214,10 @@ def run(config: Config, progress: Progress) -> Result:
                 "bar",
             ),
             Series(
-                {"zh": "一步内的临时量", "en": "transient within a step"},
+                {
+                    "zh": "一步内的临时量（8-bit Adam 的内核自用部分不计）",
+                    "en": "transient within a step (without what 8-bit Adam's kernel takes inside)",
+                },
                 places,
                 tuple(costs[n].transient for n in names),
                 "bar",

@@ -253,7 +253,11 @@ def execute(config: Config, ops: Sequence[Op], v: int = 1, *, again: bool = Fals
             dist.recv(x, (op.stage - 1) % p, tag=tag(op._replace(stage=op.stage - 1)))
             x.requires_grad_()
         model = stages[op.stage]
-        y = checkpoint(model, x, use_reentrant=False) if again else model(x)
+        y = (
+            checkpoint(model, x, use_reentrant=False, preserve_rng_state=False)
+            if again
+            else model(x)
+        )
         inputs[op] = x
         outputs[op] = y if op.stage < last else loss_of(y, config)
         if op.stage < last:

@@ -85,17 +85,27 @@ def equal_segments(layers: int, k: int) -> tuple[int, ...]:
 
 
 def run_segments(
-    layers: Sequence[nn.Module], lengths: Sequence[int], x: Tensor, *, keep_last: bool = False
+    layers: Sequence[nn.Module],
+    lengths: Sequence[int],
+    x: Tensor,
+    *,
+    keep_last: bool = False,
+    preserve_rng_state: bool = False,
 ) -> Tensor:
     """Apply ``layers`` with a checkpoint around each segment, but the last if ``keep_last``.
 
-    ``lengths`` add up to the number of layers.
+    ``lengths`` add up to the number of layers. Set ``preserve_rng_state`` where they are random.
+    PyTorch's default sets it always, and keeps a copy of the CPU generator's state for each
+    checkpoint: 5,056 bytes, which no real network notices and which would drown these stacks.
     """
     stops = list(accumulate(lengths))
     for length, stop in zip(lengths, stops, strict=True):
         segment = partial(run_layers, layers[stop - length : stop])
         kept = keep_last and stop == stops[-1]
-        x = segment(x) if kept else checkpoint(segment, x, use_reentrant=False)
+        again = partial(
+            checkpoint, segment, use_reentrant=False, preserve_rng_state=preserve_rng_state
+        )
+        x = segment(x) if kept else again(x)
     return x
 
 

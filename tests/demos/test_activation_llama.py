@@ -14,8 +14,9 @@ VARIANTS = [
     Variant(dtype=torch.float32),
     Variant(attention="math"),
     Variant(gate="fused"),
-    Variant(norm="composed"),
-    Variant("math", "fused", "composed"),
+    Variant(norm="functional"),
+    Variant(norm="eager"),
+    Variant("math", "fused", "functional"),
 ]
 
 
@@ -26,8 +27,10 @@ def closed_form(size: Size, b: int, s: int, variant: Variant) -> int:
     per_token = e * (h + h)  # what attention and the MLP take in: the norms' outputs
     if variant.norm == "fused":
         per_token += 2 * (e * h + 4)
-    else:  # input and normalised input in fp32, and 1/σ; in fp32 the input is no copy
+    elif variant.norm == "functional":  # input and normalised input in fp32, and 1/rms
         per_token += 2 * (4 * h + 4 * h + 4)
+    else:  # input in fp32, 1/rms, and what is multiplied by the weight, in the layer's dtype
+        per_token += 2 * (4 * h + e * h + 4)
     per_token += e * h  # Q
     if variant.attention == "flash" or size.g == a:
         per_token += e * 2 * gd  # K, V
@@ -64,7 +67,12 @@ def test_metrics() -> None:
     assert [metrics[n] for n in names] == [12, 8, 4, 4, 0, 8]
     assert [metrics[n] for n in ("math_hidden", "math_keys", "math_squares")] == [16, 0, 2]
     assert metrics["fused_gate"] == 6
-    assert metrics["composed_norm_hidden"] == 24
+    assert metrics["functional_norm_hidden"] == 12 + 2 * (4 + 4 - 2)
+    assert metrics["eager_norm_hidden"] == 12 + 2 * (4 + 2 - 2)
+    for norm, hidden in (("functional", 24), ("eager", 20)):
+        expected = hidden + 4 + (8 * 11008 + 4 * 32 + 8) / 4096
+        assert metrics[f"llama_7b_{norm}_norm_per_sbh"] == expected
+        assert metrics[f"llama_7b_{norm}_norm_layer"] == expected * 256 * 4096
     assert metrics["coefficients_hold"] is True
     assert metrics["fake_equals_real"] is True
     shares = ("attention_share", "mlp_share", "norms_share")

@@ -125,6 +125,21 @@ def test_halving_runs_the_logarithm(metrics: dict[str, Metric]) -> None:
     assert metrics["halving_forwards"].value == L + L // 2 * (levels - 1) + L
 
 
+def test_a_second_half_needs_no_checkpoint(metrics: dict[str, Metric]) -> None:
+    """Each level runs the first halves alone again: L/2 a level, at the peak of wrapping both."""
+    assert metrics["halving_first_forwards"].value == L + L // 2 * int(log2(L))
+    assert metrics["halving_first_peak"].value <= metrics["halving_peak"].value
+
+
+def test_segments_of_thick_layers_are_cheap_and_high(metrics: dict[str, Metric]) -> None:
+    """Nine outputs a layer: segments of k peak at L/k + 9k and run 2L; Revolve goes below, for more."""
+    lowest = min(-(-L // k) + 9 * k for k in range(1, 5))
+    assert metrics["thick_segments_peak"].value == pytest.approx(lowest, abs=5)
+    assert metrics["thick_segments_forwards"].value <= 2 * L
+    assert metrics["thick_revolve_forwards"].value >= L + (L - 1)
+    assert metrics["thick_revolve_few_peak"].value < metrics["thick_segments_peak"].value
+
+
 def test_revolve_is_optimal(metrics: dict[str, Metric]) -> None:
     """16 layers by hand: r = 3 with 4 slots, r = 5 with 2; the cases are all pairs."""
     assert (L, CONFIG.slots) == (16, 4)

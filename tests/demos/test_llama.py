@@ -84,7 +84,7 @@ def reference_block(block: Block, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("attention", ["flash", "math"])
 @pytest.mark.parametrize("gate", ["composed", "fused"])
-@pytest.mark.parametrize("norm", ["composed", "fused"])
+@pytest.mark.parametrize("norm", ["eager", "functional", "fused"])
 def test_block_equals_the_reference(attention: str, gate: str, norm: str) -> None:
     """All variants compute the same layer and the same gradient of its input."""
     torch.manual_seed(1)

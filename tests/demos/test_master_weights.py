@@ -80,12 +80,45 @@ def test_fp32_masters_all_move(values: dict[str, float]) -> None:
     assert values["moved_with_master_at_lr_1e5"] == 1
 
 
-def test_a_bf16_moment_stalls(values: dict[str, float]) -> None:
-    """At 1/4 the increment is 0.00075 and half a gap 2^-10: v never gets further."""
-    assert 0.001 * 0.75 < 2**-10
-    below = round_bf16(Fraction(1, 4) - Fraction(1, 2**10))
-    assert 0.001 * (1 - below) > Fraction(2) ** -11  # just below it still moves
-    assert values["bf16_moment_stalls_at"] == 0.25
+def two_roundings(v: Fraction, beta2: float, gradient: Fraction, steps: int) -> Fraction:
+    """``v`` after the loop's arithmetic: β₂ v is rounded, then the sum is."""
+    b = Fraction(beta2)
+    for _ in range(steps):
+        v = round_bf16(v * b) if v else v
+        v = round_bf16(v + (1 - b) * gradient**2)
+    return v
+
+
+def test_the_loops_moment_by_exact_arithmetic(values: dict[str, float]) -> None:
+    """PyTorch's for-loop AdamW rounds twice: 0.5 at β₂ = 0.999, from where it never falls."""
+    for name, beta2 in (("999", 0.999), ("99", 0.99), ("95", 0.95)):
+        risen = two_roundings(Fraction(0), beta2, Fraction(1), 1000)
+        if name == "999":
+            assert values["bf16_moment_loop_rises_to"] == risen == Fraction(1, 2)
+        # From above, only the order of magnitude of the start matters.
+        fallen = two_roundings(risen, beta2, Fraction(1, 8), 1000)
+        assert values[f"bf16_moment_loop_falls_to_at_{name}"] == fallen
+
+
+def test_where_each_implementation_stalls(values: dict[str, float]) -> None:
+    """Two roundings stop where 0.001 is under half a gap, one where 0.001 (1 - v) is."""
+    assert 0.001 < 2.0**-9 / 1  # half a gap from 1/2 on
+    assert 0.001 > 2.0**-10  # and below
+    for way in ("loop", "foreach"):
+        assert values[f"bf16_moment_{way}_rises_to"] == 0.5
+    assert 0.001 * 0.75 < 2.0**-10  # half a gap from 1/4 on
+    assert 0.001 * 0.75 > 2.0**-11  # and below
+    assert values["bf16_moment_fused_rises_to"] == 0.25
+
+
+@pytest.mark.parametrize("way", master_weights.WAYS)
+def test_a_moment_falls_only_below_beta_0998(values: dict[str, float], way: str) -> None:
+    """1 - 0.999 is under 2^-9 and v stays; 0.01 and 0.05 are over 2^-8, and v comes down."""
+    assert 1 - 0.999 < 2.0**-9 < 2.0**-8 < 1 - 0.99
+    stuck = values[f"bf16_moment_{way}_falls_to_at_999"]
+    assert stuck == values[f"bf16_moment_{way}_rises_to"]
+    assert values[f"bf16_moment_{way}_falls_to_at_99"] < 3 / 64
+    assert values[f"bf16_moment_{way}_falls_to_at_95"] == pytest.approx(1 / 64, rel=0.1)
 
 
 def test_bytes_by_dtype(values: dict[str, float]) -> None:

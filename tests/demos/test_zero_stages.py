@@ -56,6 +56,8 @@ def test_only_stage_two_of_fsdp_keeps_gathered_parameters(result: Result) -> Non
 def test_ddp_by_default_holds_every_gradient_twice(result: Result) -> None:
     """The buckets are as large as the gradients unless the gradients are views of them."""
     assert value(result, "ddp_bucket_bytes") == 4
+    expected = 4 + 4 + 4 + 8 + LAYERS * COUNTER
+    assert value(result, "ddp_default_states") == pytest.approx(expected, rel=1e-12)
 
 
 def test_bf16_policy_halves_what_is_gathered_and_nothing_else(result: Result) -> None:
