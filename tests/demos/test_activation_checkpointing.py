@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import count
 
 import pytest
 import torch
 
+from runnable_demos import activation_checkpointing
 from runnable_demos.activation_checkpointing import PRESETS, bit_equal, run, trace_step
 from runnable_demos.metrics import Metric, Result
 from runnable_demos.stacks import Block, Layer, run_layers, run_segments
@@ -136,3 +138,30 @@ def test_blocks_peak_where_pytorchs_own_tracker_says(metrics: dict[str, Metric])
     none = tracked_peak(partial(run_layers, blocks), blocks, shape)
     each = tracked_peak(partial(run_segments, blocks, (1,) * 12), blocks, shape)
     assert metrics["block_peak_ratio"].value == pytest.approx(none / each, rel=1e-12)
+
+
+def test_verdicts_follow_the_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With gradients that differ from run to run nothing is equal, with constant ones nothing wrong."""
+
+    def verdicts(values: Iterable[int]) -> dict[str, object]:
+        drawn = iter(values)
+        monkeypatch.setattr(
+            activation_checkpointing,
+            "loss_and_gradients",
+            lambda *_: [torch.full((3,), float(next(drawn))) for _ in range(2)],
+        )
+        found = run(CONFIG, lambda share, what: None).metrics
+        return {m.name: m.value for m in found if isinstance(m.value, bool)}
+
+    assert verdicts(count(1)) == {
+        "gradients_bit_equal": False,
+        "gradients_bit_equal_dropout": False,
+        "loss_equal_without_rng_state": False,
+        "gradients_wrong_without_rng_state": True,
+    }
+    assert verdicts(iter(lambda: 1, 0)) == {
+        "gradients_bit_equal": True,
+        "gradients_bit_equal_dropout": True,
+        "loss_equal_without_rng_state": True,
+        "gradients_wrong_without_rng_state": False,
+    }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
+from runnable_demos import activation_formula
 from runnable_demos.activation_formula import (
     GPT3,
     MLP,
@@ -118,3 +121,16 @@ def test_metrics() -> None:
     assert metrics["gpt3_layer_fused"] == flash
     assert metrics["gpt3_fused_ratio"] == pytest.approx(metrics["gpt3_layer"] / flash, rel=1e-12)
     assert metrics["gpt3_fused_per_sbh"] == 34 + (4 * 96 + 8) / 12288
+
+
+def test_another_law_and_another_reading_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that grow with the cube of s fit no such formula; a byte apart is not equal."""
+
+    def bent(shape: Shape, *arguments: Any, **options: Any) -> int:
+        real = "real" in options or len(arguments) > 2
+        return layer_bytes(shape, *arguments, **options) + shape.s**3 + real
+
+    monkeypatch.setattr(activation_formula, "layer_bytes", bent)
+    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
+    assert metrics["coefficients_hold"] is False
+    assert metrics["fake_equals_real"] is False

@@ -96,3 +96,16 @@ def test_models_by_hand() -> None:
         assert metrics[f"llama_{name}_per_sbh"] == layer / (config.tokens * size.h)
         math = closed_form(size, 1, config.tokens, Variant(attention="math"))
         assert metrics[f"llama_{name}_math_layer"] == math
+
+
+def test_another_law_and_another_reading_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that grow with the cube of s fit no such formula; a byte apart is not equal."""
+
+    def bent(size: Size, b: int, s: int, *arguments: object, **options: object) -> int:
+        real = "real" in options
+        return layer_bytes(size, b, s, *arguments, **options) + s**3 + real  # type: ignore[arg-type]
+
+    monkeypatch.setattr("runnable_demos.activation_llama.layer_bytes", bent)
+    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
+    assert metrics["coefficients_hold"] is False
+    assert metrics["fake_equals_real"] is False

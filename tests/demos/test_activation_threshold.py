@@ -71,6 +71,56 @@ def test_whole_model_by_hand() -> None:
     assert model_activations(size, tokens, True) == tokens * (5 * 2 * h + ends + 4 * d) + weight
 
 
+def llama_by_hand(size: Size, p: int) -> int:
+    """The crossing of a layer, from the two counts of the test above."""
+    h, f, a, gd = size.h, size.f, size.a, size.g * size.h // size.a
+    n = 2 * h * h + 2 * h * gd + 3 * h * f + 2 * h
+    return ceil_div(p * n, 12 * h + 4 * gd + 8 * f + 4 * a + 8)
+
+
+def test_metrics_by_hand() -> None:
+    """Every threshold of the small preset, in which the Llamas are a sixteenth as wide."""
+    config = PRESETS["small"]
+    metrics = {m.name: m.value for m in run(config, lambda share, text: None).metrics}
+    h, a = config.width, config.heads
+    parameters, linear = 12 * h * h + 13 * h, 34 * h + 8
+    for name, p in (("weights", WEIGHTS), ("states", STATES)):
+        assert metrics[f"gpt_{name}"] == ceil_div(p * parameters, linear + 4 * a)
+        limit = p * parameters
+        square = next(s for s in range(1, 9999) if s * linear + 5 * a * s * s >= limit)
+        assert metrics[f"gpt_matrix_{name}"] == square
+        assert metrics[f"gpt_{name}_per_width"] == metrics[f"gpt_{name}"] / h
+        for model, size in (
+            ("7b", Size(256, 688, 32, 2, 2, 32000)),
+            ("13b", Size(320, 864, 40, 2, 2, 32000)),
+            ("70b", Size(512, 1792, 80, 4, 1, 32000)),
+        ):
+            assert metrics[f"llama_{model}_{name}"] == llama_by_hand(size, p)
+
+
+def test_a_whole_model_by_hand() -> None:
+    """7B, a sixteenth as wide: layers, last norm and head, cross-entropy, rotary tables of d = 128."""
+    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
+    h, f, layers, a, V, d = 256, 688, 32, 2, 32000, 128
+    parameters = 2 * V * h + h + layers * (4 * h * h + 3 * h * f + 2 * h)
+    ends = 2 * h + 4 + 2 * h + 4 * V + 4 * d
+    for name, a_layer in (
+        ("model_7b_states", 16 * h + 8 * f + 4 * a + 8),
+        ("model_7b_checkpointed_states", 2 * h),
+    ):
+        expected = ceil_div(STATES * parameters - 4, layers * a_layer + ends)
+        assert metrics[name] == expected
+    ratio = metrics["model_7b_checkpointed_states"] / metrics["model_7b_states"]
+    assert metrics["checkpointing_ratio"] == ratio
+
+
+def test_a_threshold_that_moves_with_depth_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One layer and three at different thresholds do not cancel."""
+    monkeypatch.setattr(Gpt, "crossing", lambda self, p: 100 + self.layers)
+    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
+    assert metrics["depth_cancels"] is False
+
+
 def test_metrics() -> None:
     """Small sizes: depth cancels, and thresholds scale with the width."""
     metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}

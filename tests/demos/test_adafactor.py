@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn, optim
 
+from runnable_demos import adafactor
 from runnable_demos.adafactor import PRESETS, rebuilt, run, state_after_one_step
 
 
@@ -71,3 +72,18 @@ def test_the_figure_goes_through_all_shapes_of_one_area() -> None:
     rows = [r for r in range(1, n * n) if r in {4**i for i in range(1, 12)} and r <= n * n / 4]
     assert theory.x == measured.x == tuple(rows)
     assert theory.y == measured.y == tuple(r + n * n / r for r in rows)
+
+
+def test_a_wrong_estimate_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter too large is an error of a quarter; one entry that differs is not the same as all."""
+
+    def askew(state: dict[str, torch.Tensor]) -> torch.Tensor:
+        estimate = 1.25 * rebuilt(state)
+        estimate[0, 1] *= 1.001
+        return estimate
+
+    monkeypatch.setattr(adafactor, "rebuilt", askew)
+    found = {m.name: m.value for m in run(PRESETS["small"], lambda share, what: None).metrics}
+    assert found["rank_one_error"] == pytest.approx(0.25, rel=0.01)
+    assert found["identity_diagonal"] == pytest.approx(1.25)
+    assert found["identity_off_diagonal_equal"] is False

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import count, pairwise
 from math import comb, log2
 
 import pytest
 import torch
 
+from runnable_demos import checkpoint_extremes
 from runnable_demos.checkpoint_extremes import (
     PRESETS,
     Run,
@@ -188,8 +189,8 @@ def test_halving_adds_one_boundary_with_each_doubling(metrics: dict[str, Metric]
     shape = (CONFIG.batch, CONFIG.width)
     z, weight = torch.randn(*shape), torch.randn(*shape)
     peaks = []
-    for count in (2, 4, 8, 16):
-        layers = [Layer(CONFIG.width) for _ in range(count)]
+    for depth in (2, 4, 8, 16):
+        layers = [Layer(CONFIG.width) for _ in range(depth)]
         peaks.append(autograd(layers, lambda stack: partial(halve, stack), z, weight).peak)
     assert [b - a for a, b in pairwise(peaks)] == [A, A, A]
     assert metrics["halving_peak"].value == (log2(L) + 4) + 8 / A
@@ -202,3 +203,22 @@ def test_equality_sees_one_bit_of_one_gradient() -> None:
     assert equal(Run(1, 1, gradients), same)
     same.gradients[2][3] = torch.nextafter(same.gradients[2][3], torch.tensor(1.0))
     assert not equal(Run(1, 1, gradients), same)
+
+
+def test_unequal_schedules_are_called_unequal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte, a forward and a bit more with each run: no peak is the same, and no count the best."""
+    more = count(1)
+
+    def other(original: object, *arguments: object) -> Run:
+        found: Run = original(*arguments)  # type: ignore[operator]
+        extra = next(more)
+        gradients = [g + extra for g in found.gradients]
+        return Run(found.forwards + extra, found.peak + extra, gradients)
+
+    monkeypatch.setattr(checkpoint_extremes, "autograd", partial(other, autograd))
+    monkeypatch.setattr(checkpoint_extremes, "revolve", partial(other, revolve))
+    monkeypatch.setattr(checkpoint_extremes, "advances", lambda *of: advances(*of) + 1)
+    found = {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
+    verdicts = {name: value for name, value in found.items() if isinstance(value, bool)}
+    assert len(verdicts) == 5
+    assert not any(verdicts.values()), verdicts

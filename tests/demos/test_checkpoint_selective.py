@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import chain, combinations
+from itertools import chain, combinations, count
 
 import pytest
 import torch
 from torch import Tensor
 
+from runnable_demos import checkpoint_selective
 from runnable_demos.checkpoint_selective import PRESETS, PRODUCTS, Block, keeping, measure, run
 from runnable_demos.metrics import Metric
 
@@ -122,3 +123,13 @@ def test_gradients_do_not_depend_on_what_is_kept(block: Block) -> None:
     for kept in (frozenset(), frozenset({"qkv", "up"}), frozenset(PRODUCTS)):
         got = gradients(keeping(block, kept)(x))
         assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
+
+
+def test_a_last_product_that_saves_something_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every choice repeats another number of FLOPs, the output of ``down`` is not for nothing."""
+    more = count(1)
+    monkeypatch.setattr(
+        checkpoint_selective, "measure", lambda *_: (1000 - 7 * next(more), 5000 + next(more))
+    )
+    found = {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
+    assert found["last_product_saves_nothing"] is False

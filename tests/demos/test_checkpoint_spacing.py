@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import count, pairwise, product
 from math import ceil, sqrt
 
 import pytest
 
+from runnable_demos import checkpoint_spacing
 from runnable_demos.checkpoint_spacing import PRESETS, leanest_decreasing, run
 from runnable_demos.metrics import Metric, Result
 from runnable_demos.stacks import Layer, equal_segments, measure_step, run_layers, run_segments
@@ -70,10 +72,10 @@ def test_unequal_segments_peak_where_the_count_says(activation: str) -> None:
 
 def test_without_checkpoints_all_layers_are_held() -> None:
     """ReLU: L + 1 activations and two in flight; GELU: 2L, and its output is freed."""
-    for activation, count in (("relu", L + 3), ("gelu", 2 * L + 2)):
+    for activation, all_of_them in (("relu", L + 3), ("gelu", 2 * L + 2)):
         layers = [Layer(CONFIG.width, activation) for _ in range(L)]  # type: ignore[arg-type]
         step = measure_step(partial(run_layers, layers), layers, SHAPE, "cpu")
-        assert step.peak == count * A + LOSS
+        assert step.peak == all_of_them * A + LOSS
 
 
 @pytest.mark.parametrize("s", [1, 2, 3, 8])
@@ -139,3 +141,19 @@ def test_the_figure_holds_theory_and_measurement_over_the_same_lengths(result: R
         assert theory2.y[at[k]] == L / k + 2 * k
         assert measured1.y[at[k]] - theory1.y[at[k]] == pytest.approx(2, abs=0.01)
         assert measured2.y[at[k]] - theory2.y[at[k]] == pytest.approx(1, abs=0.01)
+
+
+def test_unequal_peaks_and_costs_are_called_unequal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each reading is a byte, or a FLOP, above the one before, nothing stays the same."""
+    more = count(1)
+
+    def higher(*arguments: object, **options: object) -> object:
+        step = measure_step(*arguments, **options)  # type: ignore[arg-type]
+        return replace(step, peak=step.peak + next(more))
+
+    monkeypatch.setattr(checkpoint_spacing, "measure_step", higher)
+    monkeypatch.setattr(checkpoint_spacing, "step_flops", lambda *_: 1000 + next(more))
+    found = {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
+    verdicts = {name: value for name, value in found.items() if isinstance(value, bool)}
+    assert len(verdicts) == 5
+    assert not any(verdicts.values()), verdicts

@@ -19,6 +19,7 @@ from runnable_demos.checkpoint_torch import (
     PRESETS,
     AllThere,
     Holder,
+    Norm,
     batch_norm,
     call,
     count_ops,
@@ -241,3 +242,20 @@ def test_an_input_left_alone_is_no_obstacle() -> None:
     assert overwritten(linear, z, lambda x: x.data.mul_(1))
     assert not overwritten(linear, z, lambda x: x.data.mul_(2))
     assert not raises(lambda: None)
+
+
+def test_wrong_statistics_and_gradients_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mean a quarter too large errs by a quarter; unequal gradients and equal means are told."""
+
+    def other(config: object, wrap: object, momentum: float) -> Norm:
+        plain = batch_norm(CONFIG, call, 0.1)
+        if wrap is call:
+            return plain
+        mean = plain.mean if momentum == 0.1 else 1.25 * plain.mean
+        return Norm(2, mean, [g + 1 for g in plain.gradients])
+
+    monkeypatch.setattr(checkpoint_torch, "batch_norm", other)
+    found = {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
+    assert found["corrected_mean_error"] == pytest.approx(0.25)
+    assert found["batch_norm_gradients_equal"] is False
+    assert found["batch_norm_mean_differs"] is False

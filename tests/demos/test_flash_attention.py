@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import count
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from runnable_demos import flash_attention as demo
 from runnable_demos.flash_attention import (
     HBM,
     PRESETS,
@@ -20,6 +22,7 @@ from runnable_demos.flash_attention import (
     flash_attention,
     flash_traffic,
     gradients,
+    measure_errors,
     measure_flops,
     naive_attention,
     peak_bytes,
@@ -244,3 +247,28 @@ def test_a_relative_error_is_a_distance_over_a_length() -> None:
     found, truth = torch.tensor([3.0, 5.0]), torch.tensor([3.0, 4.0])
     assert relative(found, truth) == pytest.approx(1 / 5)
     assert relative(truth, truth) == 0
+
+
+def test_errors_are_as_large_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention a quarter too large, where the length is ragged and causal alone, errs by a quarter."""
+
+    def wrong(
+        Q: Tensor, K: Tensor, V: Tensor, causal: bool = False, size: int = 128, hbm: object = None
+    ) -> Tensor:
+        O = naive_attention(Q, K, V, causal)  # noqa: E741 - the paper's letter
+        return 1.25 * O if causal and Q.shape[-2] % 2 else O
+
+    monkeypatch.setattr(demo, "flash_attention", wrong)
+    errors = measure_errors(CONFIG)
+    assert errors.fp32 == pytest.approx(0.25, rel=1e-4)
+    assert errors.fp64 == pytest.approx(0.25, rel=1e-12)
+    assert errors.ratio > 0.25 / 1e-6  # naive attention itself errs by fp32's rounding
+
+
+def test_unequal_bytes_are_called_unequal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each reading differs, nothing is in proportion and nothing the same."""
+    readings = count(1000)
+    monkeypatch.setattr(demo, "saved_bytes", lambda attention, X: next(readings))
+    found = {m.name: m.value for m in run(CONFIG, lambda share, text: None).metrics}
+    assert found["flash_saved_linear"] is False
+    assert found["sdpa_saved_equal"] is False

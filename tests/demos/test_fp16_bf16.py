@@ -81,3 +81,10 @@ def test_finfo_agrees(values: dict[str, float]) -> None:
         assert values[f"{name}_max"] == info.max
         assert values[f"{name}_min_normal"] == info.tiny
         assert values[f"{name}_min_subnormal"] == info.smallest_normal * info.eps
+
+
+def test_another_format_is_not_the_upper_half_of_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fp16's patterns, followed by zeros, are other numbers."""
+    assert fp16_bf16.is_upper_half_of_fp32("cpu")
+    monkeypatch.setattr(torch, "bfloat16", torch.float16)
+    assert not fp16_bf16.is_upper_half_of_fp32("cpu")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import asdict
+from functools import cache
 
 import pytest
 
+from runnable_demos import ranks
 from runnable_demos.fsdp import PRESETS, run, splits
 from runnable_demos.metrics import Result
 
@@ -145,3 +149,28 @@ def test_units_within_one_checkpoint_are_gathered_together(result: Result) -> No
 def test_ranks_are_alike(result: Result) -> None:
     """Equal shards, equal peaks."""
     assert value(result, "ranks_agree") is True
+
+
+@cache
+def reports() -> list[ranks.Report]:
+    """What real ranks report."""
+    return ranks.launch("runnable_demos.fsdp", CONFIG.ranks, asdict(CONFIG))
+
+
+def told(change: Callable[[ranks.Report], None]) -> dict[str, object]:
+    """The metrics by name, had the last rank reported something else."""
+    altered = deepcopy(reports())
+    change(altered[-1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "launch", lambda *_: altered)
+        return {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
+
+
+def test_a_rank_that_differs_by_a_byte_shows() -> None:
+    """Peaks of the last rank a byte higher: the ranks do not agree."""
+
+    def change(report: ranks.Report) -> None:
+        for name, found in report.items():
+            report[name] = found + 1 if isinstance(found, int) else [x + 1 for x in found]
+
+    assert told(change)["ranks_agree"] is False

@@ -7,7 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runnable_demos.inplace_ops import PRESETS, Case, Layer, cases, gradient, observe, run
+from runnable_demos.inplace_ops import (
+    PRESETS,
+    Case,
+    Layer,
+    cases,
+    gradient,
+    leaf_raises,
+    observe,
+    run,
+)
 
 CONFIG = PRESETS["small"]
 
@@ -86,3 +95,10 @@ def test_silu_in_place_keeps_a_copy_of_its_input() -> None:
     before = u.detach().clone()
     y = F.silu(u, inplace=True)
     assert torch.equal(y.grad_fn._saved_self, before)
+
+
+def test_only_a_leaf_with_a_gradient_refuses() -> None:
+    """A leaf without one takes the operation, and so does what was computed from a leaf."""
+    assert leaf_raises(torch.ones(2, requires_grad=True))
+    assert not leaf_raises(torch.ones(2))
+    assert not leaf_raises(torch.ones(2, requires_grad=True) * 1.0)

@@ -6,7 +6,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from runnable_demos.logits_memory import PRESETS, FusedLoss, flops, memory, results, run, ways
+from runnable_demos import logits_memory
+from runnable_demos.logits_memory import (
+    PRESETS,
+    FusedLoss,
+    flops,
+    memory,
+    naive,
+    results,
+    run,
+    ways,
+    worst_error,
+)
 
 T, H, V, K = 24, 10, 70, 4
 
@@ -123,3 +134,11 @@ def test_bytes_of_every_way_by_hand() -> None:
     assert metrics["chunked_saved_ratio"] == pytest.approx(ratio, rel=1e-12)
     ratio = expected["naive_peak"] / expected["fused_peak"]
     assert metrics["fused_peak_ratio"] == pytest.approx(ratio, rel=1e-12)
+
+
+def test_the_worst_error_is_as_large_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way whose loss, and so its gradients, are a quarter too large errs by a quarter."""
+    monkeypatch.setattr(
+        logits_memory, "ways", lambda k: {"right": naive, "wrong": lambda *X: 1.25 * naive(*X)}
+    )
+    assert worst_error(PRESETS["small"]) == pytest.approx(0.25, rel=1e-5)

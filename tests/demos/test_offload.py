@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import Any
 
 import pytest
@@ -163,3 +164,16 @@ def test_parameters_stay() -> None:
     moved = Offload([layer.weight])
     assert moved.pack(layer.weight) is layer.weight
     assert moved.out == 0
+
+
+def test_other_gradients_and_lost_bytes_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ways that differ in one number are not equal; what comes back a byte short is not what left."""
+    more = count(1)
+
+    def cost(*_: object, **__: object) -> offload.Cost:
+        return offload.Cost(10, 9, 100, 100, torch.tensor([1.0, float(next(more))]))
+
+    monkeypatch.setattr(offload, "cost", cost)
+    found = run(CONFIG, lambda share, what: None)
+    assert value(found, "gradients_bit_equal") is False
+    assert value(found, "returns_what_left") is False

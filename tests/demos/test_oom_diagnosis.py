@@ -83,6 +83,17 @@ def test_peaks_are_those_of_pytorchs_own_tracker(result: Result) -> None:
         assert value(result, f"fused_{name}") == fused / plain
 
 
+def test_shares_are_those_of_pytorchs_own_tracker(result: Result) -> None:
+    """Activations by its categories; states are weights, gradients, moments and a counter a tensor."""
+    large, small = second_step(ROWS), second_step(FEW)
+    activations = large["_MemRefType.ACT"] / large["Total"]
+    assert value(result, "activations_share_large") == activations
+    moments = 8 * P + 4 * 4 * L  # four tensors a block
+    assert value(result, "states_share_large") == (4 * P + moments) / large["Total"]
+    assert value(result, "activations_share_small") == small["_MemRefType.ACT"] == 0
+    assert value(result, "states_share_small") == (4 * P + 4 * P + moments) / small["Total"]
+
+
 def test_the_small_batch_peaks_at_the_step(result: Result) -> None:
     """Parameters, moments, gradients, and foreach's scratch as large as the parameters: 4 + 8 + 4 of 20."""
     assert value(result, "states_share_small") == pytest.approx(16 / 20, rel=0.01)

@@ -5,7 +5,9 @@ Real ranks also execute orders that no schedule gives, to show that the demo wou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import asdict
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -227,3 +229,43 @@ def test_wrong_orders_on_real_ranks_show(tmp_path: Path, monkeypatch: pytest.Mon
             first = {"F": "send", "B": "recv"}  # activations to the second stage, gradients back
             second = {"F": "recv", "B": "send"}
             assert reports[rank][name][1] == [(second if rank else first)[op.kind] for op in ops]
+
+
+@cache
+def reports() -> list[ranks.Report]:
+    """What real ranks report."""
+    return ranks.launch("runnable_demos.pipeline_schedule", CONFIG.ranks, asdict(CONFIG))
+
+
+def told(change: Callable[[ranks.Report], None]) -> dict[str, object]:
+    """The metrics by name, had the last rank reported something else."""
+    altered = deepcopy(reports())
+    change(altered[-1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "launch", lambda *_: altered)
+        return {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
+
+
+@pytest.mark.parametrize("name", ["gpipe", "one_f_one_b", "interleaved"])
+def test_one_wrong_gradient_of_any_schedule_is_told(name: str) -> None:
+    """The last rank's gradients differ under one schedule, at the largest number of micro-batches."""
+
+    def change(report: ranks.Report) -> None:
+        report[f"{name}_{8 * P}"]["equal"] = False
+
+    assert told(change)["gradients_bit_equal"] is False
+
+
+def test_another_order_in_a_log_is_another_bubble() -> None:
+    """1F1B's last rank gives each backward as soon as it can; delayed to the end, the first one waits."""
+
+    def change(report: ranks.Report) -> None:
+        done = report[f"one_f_one_b_{M}"]
+        done["order"] = sorted(done["order"], key=lambda op: op[0], reverse=True)
+
+    last = [Op("F", P - 1, k) for k in range(M)] + [Op("B", P - 1, k) for k in range(M)]
+    schedule = [*one_f_one_b(P, M)[:-1], last]
+    with pytest.raises(ValueError, match="waits for itself"):
+        play(schedule, dict.fromkeys(range(P), (1, 2)))
+    with pytest.raises(ValueError, match="waits for itself"):
+        told(change)

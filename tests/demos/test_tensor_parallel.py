@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import asdict, replace
+from functools import cache
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from runnable_demos import ranks
 from runnable_demos.metrics import Result
 from runnable_demos.tensor_parallel import PRESETS, ranks_agree, relative, run
 
@@ -119,3 +123,30 @@ def test_ranks_compare_on_their_own_device(monkeypatch: pytest.MonkeyPatch) -> N
         dist.destroy_process_group()
     assert len(devices) == 2 + 1 + 1  # two regions' sums, the first rank's output, the verdict
     assert set(devices) == {"meta"}
+
+
+@cache
+def reports() -> list[ranks.Report]:
+    """What real ranks report."""
+    return ranks.launch("runnable_demos.tensor_parallel", CONFIG.ranks, asdict(CONFIG))
+
+
+def told(change: Callable[[ranks.Report], None]) -> dict[str, object]:
+    """The metrics by name, had the last rank reported something else."""
+    altered = deepcopy(reports())
+    change(altered[-1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "launch", lambda *_: altered)
+        return {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
+
+
+def test_what_one_rank_finds_is_told() -> None:
+    """The last rank alone errs by a quarter, and finds what it should not."""
+
+    def change(report: ranks.Report) -> None:
+        report.update(error=0.25, same_seed=False, other_seed=True)
+
+    found = told(change)
+    assert found["error"] == 0.25
+    assert found["same_seed_ranks_agree"] is False
+    assert found["other_seeds_ranks_differ"] is False
