@@ -1,6 +1,7 @@
 # make build   everything into dist/, without torch
 # make test    all tests, with torch's CPU build and a real browser
 # make record-cuda    on a machine with a GPU: its records, the most valuable first; see CONTRIBUTING.md
+# make fuzz    hostile input for some minutes: the tests of tests/test_fuzz.py with 1,500 examples each
 # Optional: TORCH_INDEX=<address> takes torch from another package index.
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 VENDOR := generator/vendor
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: build test lint clean record-cuda
+.PHONY: build test fuzz lint clean record-cuda
 .DELETE_ON_ERROR:
 
 build: $(VENV)/build.stamp $(VENDOR)/stamp
@@ -18,6 +19,9 @@ build: $(VENV)/build.stamp $(VENDOR)/stamp
 
 test: $(VENV)/test.stamp $(VENDOR)/stamp lint
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+fuzz: $(VENV)/test.stamp $(VENDOR)/stamp
+	PROOFDECK_FUZZ=$(or $(EXAMPLES),1500) $(BIN)/python -m pytest --numprocesses $(JOBS) --timeout 3600 tests/test_fuzz.py
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check

@@ -57,7 +57,10 @@ _BARE = {  # what the library writes otherwise, or does not know
     "Vert": "‖", "lVert": "‖", "rVert": "‖", "|": "‖", "iff": "⟺", "implies": "⟹", "impliedby": "⟸",
     "to": "→", "gets": "←", "colon": ":", "varnothing": "∅", "emptyset": "∅", "setminus": "∖",
     "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠", "land": "∧", "lor": "∨",
-    "lnot": "¬", "neg": "¬", "prime": "′", "backslash": "\\", "lbrace": "{", "rbrace": "}",
+    "lnot": "¬", "neg": "¬", "imath": "ı", "jmath": "ȷ", "Re": "ℜ", "Im": "ℑ", "bot": "⊥",
+    "triangle": "△", "checkmark": "✓",
+    "ddagger": "‡", "lll": "⋘", "ggg": "⋙", "models": "⊨", "lt": "<", "gt": ">", "lbrack": "[", "rbrack": "]",
+    "prime": "′", "backslash": "\\", "lbrace": "{", "rbrace": "}",
     "{": "{", "}": "}", "#": "#", "%": "%", "_": "_", "&": "&", "$": "$",
     ",": " ", ";": " ", ":": " ", " ": " ", ">": " ", "quad": " ", "qquad": " ", "enspace": " ", "!": "",
     "\\": "; ", "hline": "", "nonumber": "", "notag": "",
@@ -201,7 +204,14 @@ def _macro(node: LatexMacroNode) -> _Item:
     if args or name in _TAKING:
         accent = name in _ACCENTS and len("".join(args)) == 1
         return _Item(_library().node_to_text(node) if accent else "".join(args), "group")
-    return _spaced(_library().node_to_text(node))
+    return _spaced(_symbol(name))
+
+
+def _symbol(name: str) -> str:
+    """The character of a command without arguments; nothing for one that is unknown."""
+    spec = _library().latex_context.get_macro_spec(name)
+    shown = spec.simplify_repl if spec else ""
+    return shown if isinstance(shown, str) and "%" not in shown else ""
 
 
 def _fraction(above: str, below: str) -> _Item:

@@ -15,10 +15,16 @@ from generator.markdown import parse
 from generator.plain_text import plain_label, plain_math, plain_text
 from generator.search_data import search_data
 from generator.study_data import study_data
+from generator.tex_commands import table
 
 ROOT = Path(__file__).parents[1]
 OPERATORS = {"log", "exp", "max", "min", "arg", "mod", "ln"}
 """Names that TeX sets as words, and that are words to a reader, too."""
+MORE_OPERATORS = {
+    "lg", "sup", "inf", "lim", "limsup", "liminf", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin",
+    "arccos", "arctan", "det", "dim", "ker", "gcd", "deg", "Pr",
+}  # fmt: skip
+"""Those that no card says yet."""
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +71,21 @@ def real() -> Library:
 def test_formulas_become_plain_characters(tex: str, plain: str) -> None:
     """What a search result shows of a formula can be read."""
     assert plain_math(tex) == plain
+
+
+SPACES = {r"\,", r"\:", r"\;", r"\!", r"\ ", r"\quad", r"\qquad", r"\enspace", r"\thinspace"}
+
+
+def test_no_symbol_that_formulas_may_hold_is_lost() -> None:
+    """Each symbol of the table leaves a character, and no command leaves its name."""
+    for name, example in table().examples.items():
+        plain = plain_math(example)
+        assert "\\" not in plain, name
+        if example == rf"a{name} b" and name not in SPACES:
+            assert not re.fullmatch(r"a ?b", plain), name
+        own = re.sub(r"\\(?:begin|end)\{\w+\}|\\[A-Za-z]+|[{}]", "", example)
+        for word in re.findall(r"[A-Za-z]{2,}", plain):
+            assert word in own or word in OPERATORS | MORE_OPERATORS, name
 
 
 @pytest.mark.parametrize(
