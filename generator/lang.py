@@ -69,7 +69,7 @@ STATE_COUNTS: Mapping[str, Text] = {
     "sampled": {"zh": "个数来自抽样", "en": "numbers sampled"},
     "measured": {"zh": "个实测值", "en": "numbers measured"},
     "computed": {"zh": "个计算值", "en": "numbers computed"},
-    "refuted": {"zh": "处说法被证伪", "en": "sayings refuted"},
+    "refuted": {"zh": "处说法被证伪", "en": "claims refuted"},
     "stale": {"zh": "个数字过期", "en": "numbers stale"},
 }
 """The same behind a count, for the home page."""

@@ -257,6 +257,21 @@ def test_verify_refuses_an_edited_record_and_a_crash(base: Path) -> None:
     assert "sample crashed: RuntimeError: boom" in done.stdout
 
 
+def test_verify_sees_a_point_that_was_moved_with_its_digest_renewed(base: Path) -> None:
+    """One height of a figure, changed by a hand that knows how a digest is made."""
+    assert proofdeck(base, "demo", "run", "sample", "--record").returncode == 0
+    kept = records.load(evidence(base))
+    figure = kept.result.figures[0]
+    line = figure.series[0]
+    moved = dataclasses.replace(line, y=(line.y[0], 5 * line.y[1]))
+    forged = dataclasses.replace(figure, series=(moved, *figure.series[1:]))
+    result = dataclasses.replace(kept.result, figures=(forged, *kept.result.figures[1:]))
+    records.save(dataclasses.replace(kept, result=result), evidence(base))
+    done = proofdeck(base, "verify", "sample")
+    assert done.returncode == 1
+    assert "figure line series 0 y 1: recorded 80, found 16" in done.stdout
+
+
 def test_verify_names_a_card_that_cannot_be_read(base: Path) -> None:
     """The numbers of a broken card are not passed over in silence."""
     assert proofdeck(base, "verify", "--record", "sample").returncode == 0
