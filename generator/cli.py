@@ -314,7 +314,7 @@ def main() -> None:
         try:
             app()
         finally:
-            _flush()
+            sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has seen enough
         _let_go_of_output()
         sys.exit(0)
@@ -323,18 +323,12 @@ def main() -> None:
         # A copy that fails names what it read first; a full disk is where it wrote.
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         name = (error.filename2 if full else None) or error.filename
+        name = name or (
+            "standard output" if full else None
+        )  # every file that is written has a name
         what = ": ".join(str(part) for part in (name, error.strerror) if part)
         echo(f"error: {printable(what or str(error))}", err=True)
         sys.exit(ENVIRONMENT)
-
-
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def _let_go_of_output() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from generator import site_url
 from generator.problems import Place, Problem
 
 ROOT = Path(__file__).parent.parent
@@ -130,7 +131,8 @@ def test_a_broken_record_is_one_problem(base: Path) -> None:
     ("error", "line"),
     [
         ("28, 'disk full', 'a.js', None, 'dist/a.js'", "error: dist/a.js: disk full"),
-        ("28, 'disk full'", "error: disk full"),
+        ("28, 'disk full'", "error: standard output: disk full"),  # all other files have a name
+        ("5, 'broken'", "error: broken"),
         ("13, 'forbidden', 'a', None, 'b'", "error: a: forbidden"),
     ],
 )
@@ -301,6 +303,204 @@ def test_a_disk_that_cannot_be_written_is_the_environments_fault(base: Path) -> 
     done = proofdeck("build", "--cards", "cards", "--out", "/proc/dist", cwd=base)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert "/proc" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["build"], ["export-pages", "dist"]])
+def test_an_address_where_no_site_can_stand_is_wrong_usage(
+    tmp_path: Path, command: list[str]
+) -> None:
+    """One message with a hint, before anything is read or built."""
+    done = proofdeck(*command, "--cards", "nowhere", cwd=tmp_path, SITE_URL="foo")
+    assert (done.returncode, done.stdout) == (2, "")
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: the address `foo` of the site is not")
+    assert hint.startswith("  hint: Write it whole: `SITE_URL=https://")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["foo", "ftp://a.b/", "https://", "https:///b", "https://a b/", "javascript:alert(1)", "http://.",
+     'http://a/"><script>', "http://u:p@a/", "http://a:99999/", "http://a/?q", "http://a/#b",
+     "http://[", "http://a/\x1b[31m", "http://a..b/", "http://" + "a" * 90_000],
+)  # fmt: skip
+def test_addresses_that_are_none_are_refused(address: str) -> None:
+    """The message quotes them short and printable."""
+    with pytest.raises(site_url.SiteUrlError) as refused:
+        site_url.read({"SITE_URL": address})
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("address", "read"),
+    [
+        ("https://cards.example.org/", "https://cards.example.org/"),
+        ("http://localhost:8000", "http://localhost:8000/"),
+        ("https://a.b/c/d", "https://a.b/c/d/"),
+        ("https://例子.cn/卡片/", "https://例子.cn/卡片/"),
+        ("http://[::1]:80/", "http://[::1]:80/"),
+        ("", ""),
+    ],
+)
+def test_addresses_that_are_some_are_taken(address: str, read: str) -> None:
+    """With a slash at the end, where pages follow; empty is as good as unset."""
+    assert site_url.read({"SITE_URL": address}) == read
+
+
+def test_mkdocs_alone_refuses_such_an_address_too() -> None:
+    """``mkdocs build`` takes it from the same variable."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("mkdocs"), "build", "--site-dir", "/dev/null/site"],
+        cwd=ROOT,
+        env={**os.environ, "SITE_URL": "ftp://a.b/"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("the address `ftp://a.b/` of the site is not") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_what_others_put_into_the_outputs_is_kept_and_named(base: Path) -> None:
+    """Own notes and settings stay where they are, an edited note is kept beside; names are bounded."""
+    assert proofdeck("build", "--cards", "cards", cwd=base).returncode == 0
+    vault = base / "dist" / "vault"
+    (vault / ".obsidian").mkdir()
+    (vault / ".obsidian" / "app.json").write_text("{}")
+    for number in range(20):
+        (vault / f"note {number:02}\x1b[2J.md").write_text("mine")
+    (vault / "Cards" / "rounding.md").write_text("my words")
+    done = proofdeck("build", "--cards", "cards", cwd=base)
+    assert (done.returncode, done.stderr) == (0, "")
+    (kept,) = (line for line in done.stdout.splitlines() if line.startswith("kept, as no build"))
+    assert "vault/.obsidian/, vault/note 00\\x1b[2J.md" in kept
+    assert kept.endswith(" and 13 more")
+    assert "vault/Cards/rounding.md was not as the last build left it: it is now " in done.stdout
+    assert (vault / "Cards" / "rounding.kept.md").read_text() == "my words"
+    assert (vault / "Cards" / "rounding.md").read_text() != "my words"
+    assert (vault / "note 19\x1b[2J.md").read_text() == "mine"
+    assert "\x1b" not in done.stdout
+
+
+FULL = (
+    "import sys, resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, resource.RLIM_INFINITY))"
+)
+
+
+@pytest.mark.parametrize("left", [0, 100_000])
+def test_a_disk_that_is_full_is_named_by_the_file_and_loses_nothing(base: Path, left: int) -> None:
+    """A build ends with the name of what it could not write, in one line, and the old one stays."""
+    assert proofdeck("build", "--cards", "cards", cwd=base).returncode == 0
+    before = tree(base)
+    done = proofdeck("build", "--cards", "cards", cwd=base, prelude=FULL.format(left))
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1), done.stderr
+    assert done.stderr.startswith(f"error: {base / 'dist'}")
+    assert ".proofdeck-build" not in done.stderr
+    assert tree(base) == before
+
+
+def test_on_a_full_disk_no_card_is_half_written(base: Path) -> None:
+    """``new`` and ``refresh`` name the card, and leave what was there."""
+    edit(base, "float-bytes", "[8 B](claim", "[9 B](claim")
+    before = tree(base)
+    new = ["new", "pairwise-sum", "--module", "numerics", "--topic", "sums"]
+    for arguments, name in ((new, "pairwise-sum.md"), (["refresh"], "float-bytes.md")):
+        done = proofdeck(*arguments, "--cards", "cards", cwd=base, prelude=FULL.format(1))
+        assert (done.returncode, done.stderr.count("\n")) == (3, 1), done.stderr
+        assert f"cards/numerics/{name}: " in done.stderr
+        assert tree(base) == before
+
+
+def test_output_that_cannot_be_written_is_said() -> None:
+    """A full disk behind standard output ends in one line, too."""
+    code = f"{BLOCKED}\nfrom generator.cli import main\nsys.argv[0] = 'proofdeck'\nmain()"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code, "check", "--json", "--cards", BASE / "cards"],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr == "error: standard output: No space left on device\n"
+
+
+# --- names and texts of others -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a\nb.md", "a\x1b]0;x\x07.md", "a\u202e\x9bb.md", "\udcff.md"])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_name_that_nobody_can_type_is_a_problem_of_its_own(
+    base: Path, name: str, folder: bool
+) -> None:
+    """Line ends, controls and bytes that are no UTF-8 in a file's name reach no terminal and no output."""
+    file = base / "cards" / "numerics" / name
+    if folder:
+        file.mkdir()
+    else:
+        shutil.copy(base / "cards/numerics/rounding.md", file)
+    for arguments in (["build"], ["check", "--json"]):
+        done = proofdeck(*arguments, "--cards", "cards", cwd=base)
+        assert done.returncode == 1
+        said = done.stdout + done.stderr
+        assert said.count("file-name") == 1
+        assert said.replace("\n", "").isprintable()
+    assert [each["code"] for each in json.loads(done.stdout)] == ["file-name"]
+    assert not (base / "dist").exists()
+
+
+def test_folders_with_odd_names_are_built_from_all_the_same(base: Path, tmp_path: Path) -> None:
+    """Where somebody's folder has such a name, it is spelled out, and works."""
+    home = base.rename(tmp_path / "a\nb\x1b[31m 汉字 'q' \"d\" $HOME")
+    done = proofdeck("build", "--cards", home / "cards", "--out", home / "dist")
+    assert done.returncode == 0, done.stderr
+    edit(home, "rounding", "related: [float-bytes]", "related: [float-byte]")
+    done = proofdeck("check", "--cards", home / "cards")
+    line, hint, _ = done.stdout.splitlines()
+    assert "a\\nb\\x1b[31m 汉字" in line
+    assert hint.startswith("  hint: ")
+
+
+@pytest.mark.parametrize("what", ["id", "prerequisite", "link", "heading", "claim", "item", "key"])
+def test_what_a_message_quotes_is_short_and_printable(base: Path, what: str) -> None:
+    """A hundred thousand characters in any place of a card give short messages."""
+    long = "x" * 100_000
+    old, new = {
+        "id": ("id: rounding", f'id: "{long}\\x1b[31m"'),
+        "prerequisite": ("related: [float-bytes]", f"related: [{long}]"),
+        "link": ("## 核心要义\n", f"## 核心要义\n\n[{long}](card:{long})\n"),
+        "heading": ("## 核心要义\n", f"## {long}\n"),
+        "claim": ("## 核心要义\n", f"## 核心要义\n\n[{long} 1](claim:{long}/a)\n"),
+        "item": ("<!-- #", f"<!-- #{long}"),
+        "key": ("related: [float-bytes]", f"related: [float-bytes]\n{long}: 1"),
+    }[what]
+    edit(base, "rounding", old, new)
+    done = proofdeck("check", "--cards", "cards", cwd=base)
+    assert done.returncode == 1
+    assert done.stdout.count("\n") > 2
+    assert max(map(len, done.stdout.splitlines())) < 1000
+    assert done.stdout.replace("\n", "").isprintable()
+    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)
+    assert max(len(each["message"]) for each in found) < 700
+    assert max(len(each["hint"]) for each in found) < 700
+
+
+def test_what_is_typed_is_quoted_short(base: Path) -> None:
+    """A name of a hundred thousand characters on the command line, too."""
+    long = "x" * 100_000
+    for arguments in (
+        ["new", long, "--module", "numerics", "--topic", "sums"],
+        ["new", "a", "--module", f"{long}\x1b[31m", "--topic", "sums"],
+        ["demo", "run", long],
+    ):
+        done = proofdeck(*arguments, "--cards", "cards", cwd=base)
+        assert done.returncode == 2
+        assert len(done.stderr) < 1000
+        assert done.stderr.replace("\n", "").isprintable()
 
 
 # --- refresh -------------------------------------------------------------------------------------
