@@ -200,7 +200,7 @@ EDITS = [
     ("raw-html", "Because.", "Because.\n\n⟦<!-- without an end"),
     ("image", "A price.", "A ⟦![price](price.png)."),
     ("bad-link", "A price.", "A [price](⟦claim:demo).", "[price](⟦", "⟦[price]("),
-    ("bad-link", "A price.", "A ⟦[price](wrong:demo/a@tpu)."),
+    ("bad-link", "A price.", "A ⟦[price](wrong:demo/a@TPU)."),
     ("bad-link", "A price.", "A ⟦[price](given:80)."),
     ("bad-link", "A price.", "A ⟦[price](../prices.md)."),
     ("bad-link", "A price.", "A ⟦[price](javascript:alert(1))."),
