@@ -282,6 +282,16 @@ def autograd(
     return Run(forwards, peak, kept)
 
 
+def lowest_segments(layers: Sequence[nn.Module], z: Tensor, weight: Tensor) -> Run:
+    """The step with equal segments of up to √L layers whose peak is lowest."""
+
+    def step(k: int) -> Run:
+        lengths = equal_segments(len(layers), k)
+        return autograd(layers, lambda stack: partial(run_segments, stack, lengths), z, weight)
+
+    return min(map(step, range(1, isqrt(len(layers)) + 1)), key=lambda run: run.peak)
+
+
 def equal(a: Run, b: Run) -> bool:
     """Whether all gradients agree in every bit."""
     return all(torch.equal(x, y) for x, y in zip(a.gradients, b.gradients, strict=True))
@@ -347,17 +357,10 @@ def run(config: Config, progress: Progress) -> Result:
 
     progress(0.65, "layers that save nine times their output")
     thick = [Thick(config.width).to(device) for _ in range(L)]
-    by_length = [
-        autograd(
-            thick, lambda stack, k=k: partial(run_segments, stack, equal_segments(L, k)), z, weight
-        )
-        for k in range(1, isqrt(L) + 1)
-    ]
-    lowest = min(by_length, key=lambda run: run.peak)
+    lowest = lowest_segments(thick, z, weight)
     thick_few = revolve(thick, z, weight, s)
     room = max(0, lowest.peak - thick_few.peak) // a  # a slot more costs one activation
     thick_same = revolve(thick, z, weight, min(s + room, L))
-    assert thick_same.peak <= max(lowest.peak, thick_few.peak)
 
     progress(0.7, "dynamic programming")
     pairs = [(l, c) for l in range(1, config.cases + 1) for c in range(1, l + 1)]
@@ -374,9 +377,10 @@ def run(config: Config, progress: Progress) -> Result:
         "en": "counted while executing: an advance and a taping are one layer forward each",
     }
     live: Text = {
-        "zh": "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度",
+        "zh": "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度；"
+        "检查点一律 preserve_rng_state=False",
         "en": "live peak of a step over the bytes of one layer's output, "
-        "without parameters and their gradients",
+        "without parameters and their gradients; checkpoints with preserve_rng_state=False",
     }
 
     def forwards(name: str, value: int, zh: str, en: str) -> Metric:

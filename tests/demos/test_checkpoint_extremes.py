@@ -14,10 +14,12 @@ from runnable_demos import checkpoint_extremes
 from runnable_demos.checkpoint_extremes import (
     PRESETS,
     Run,
+    Thick,
     advances,
     autograd,
     equal,
     halve,
+    lowest_segments,
     optimum,
     revolve,
     run,
@@ -139,6 +141,18 @@ def test_segments_of_thick_layers_are_cheap_and_high(metrics: dict[str, Metric])
     assert metrics["thick_segments_forwards"].value <= 2 * L
     assert metrics["thick_revolve_forwards"].value >= L + (L - 1)
     assert metrics["thick_revolve_few_peak"].value < metrics["thick_segments_peak"].value
+
+
+def test_revolve_of_thick_layers_has_the_room_it_is_given() -> None:
+    """A slot more costs one activation there as well, so the slots that are compared fit the peak."""
+    torch.manual_seed(0)
+    layers = [Thick(CONFIG.width) for _ in range(L)]
+    z, weight = torch.randn(CONFIG.batch, CONFIG.width), torch.randn(CONFIG.batch, CONFIG.width)
+    segments = lowest_segments(layers, z, weight)
+    few = revolve(layers, z, weight, CONFIG.slots)
+    room = (segments.peak - few.peak) // A
+    assert room > 0
+    assert revolve(layers, z, weight, CONFIG.slots + room).peak <= segments.peak
 
 
 def test_revolve_is_optimal(metrics: dict[str, Metric]) -> None:
