@@ -341,3 +341,63 @@ def test_a_gpus_record_has_the_allocators_peak() -> None:
         metrics = records.load(records.record_path(EVIDENCE, demo.name, "cpu")).result.metrics
         if any("peak" in metric.name for metric in metrics):
             assert "allocator_peak(" in demo.path.read_text(encoding="utf-8"), demo.name
+
+
+# --- the rule that holds tests to failing, itself held to that -------------------------------------
+
+
+def invented(**values: bool | int | float) -> Result:
+    """A result with some metrics."""
+    text = {"zh": "某数", "en": "a number"}
+    return Result(tuple(Metric(n, v, "", "exact", text, text) for n, v in values.items()))
+
+
+def suite_of(source: str) -> Suite:
+    """The tests in ``source``, of a demo whose ``run`` nobody is to call."""
+    demo, tests = ModuleType("demo"), ModuleType("tests")
+    vars(demo).update(PRESETS={"small": "small"}, run=lambda config, progress: None)
+    vars(tests).update(run=demo.run, pytest=pytest)
+    exec(source, vars(tests))  # a test module of the test's own
+    return Suite(tests, demo)
+
+
+def test_a_metric_without_an_oracle_is_named() -> None:
+    """Compared, enumerated and parametrised ones are held; named, read or half-bounded ones are not."""
+    found = invented(
+        compared=3, flag=True, left=7, right=9, named=4, read=5, above=0.5, by_fixture=2.0
+    )
+    suite = suite_of("""
+def values(result):
+    return {m.name: m.value for m in result.metrics}
+
+@pytest.fixture(scope="module")
+def result():
+    return run("small", None)
+
+def test_compared():
+    found = values(run("small", None))
+    assert found["compared"] == 3 and found["flag"] is True
+    found["read"]  # "named" and "read" are not compared
+    assert found["above"] > 0.1
+
+@pytest.mark.parametrize(("name", "expected"), [("left", 7), ("right", 9)])
+def test_enumerated(name, expected, result):
+    assert values(result)[name] == expected
+
+def test_fixture(result):
+    assert values(result)["by_fixture"] == pytest.approx(2)
+
+def test_of_another_size():
+    assert run("large", None) is None
+
+def test_with_more(tmp_path, result):
+    assert values(result)["named"] == 4
+""")
+    names = {line.split()[0] for line in unheld(suite, found)}
+    assert names == {"named", "read", "above"}
+
+
+def test_a_demo_without_a_test_file_is_told() -> None:
+    """The message says which file to write."""
+    with pytest.raises(AssertionError, match=r"write tests/demos/test_no_such_demo\.py"):
+        each_metric_is_held_by_a_test("no_such_demo")

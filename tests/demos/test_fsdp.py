@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -170,7 +171,11 @@ def test_a_rank_that_differs_by_a_byte_shows() -> None:
     """Peaks of the last rank a byte higher: the ranks do not agree."""
 
     def change(report: ranks.Report) -> None:
-        for name, found in report.items():
-            report[name] = found + 1 if isinstance(found, int) else [x + 1 for x in found]
+        report.update({name: higher(found) for name, found in report.items()})
+
+    def higher(found: Any) -> Any:
+        if isinstance(found, dict):
+            return {name: higher(each) for name, each in found.items()}
+        return found + 1 if isinstance(found, int) else found
 
     assert told(change)["ranks_agree"] is False
