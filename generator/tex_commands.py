@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -125,6 +126,8 @@ def _unknown(offset: int, name: str, noun: str = "command") -> Refusal:
 
 def _character(found: re.Match[str]) -> Refusal:
     hint = "Write its command, such as `\\times` for ×; words stand in `\\text{…}`, punctuation is `,` `;` `.`."
+    if unicodedata.category(found["other"]) == "Pd":
+        hint = "Type a hyphen, `-`."
     if found["other"] == "%":
         hint = r"Write `\%`: alone it begins a comment."
     return Refusal(found.start(), f"the character `{found['other']}`", hint)
