@@ -100,8 +100,6 @@ def plain_label(markdown: str) -> str:
 
 def _pieces(tokens: Sequence[Token]) -> Iterator[str]:
     for index, token in enumerate(tokens):
-        if token.block:  # where a block begins or ends, words end
-            yield " "
         match token.type:
             case "inline":
                 yield from _pieces(token.children or ())
@@ -113,7 +111,7 @@ def _pieces(tokens: Sequence[Token]) -> Iterator[str]:
                 yield line_end(tokens, index)
             case "hardbreak":
                 yield " "
-        if token.block:
+        if token.block:  # where a block begins or ends, words end
             yield " "
 
 
