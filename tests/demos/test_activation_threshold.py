@@ -19,6 +19,12 @@ from runnable_demos.activation_threshold import (
 from runnable_demos.llama import LLAMA_7B, LLAMA_70B, Size
 
 
+@pytest.fixture(scope="module")
+def metrics() -> dict[str, float]:
+    """Every metric of the small run, by name."""
+    return {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
+
+
 def ceil_div(a: int, b: int) -> int:
     """The smallest whole number that is at least a / b."""
     return -(-a // b)
@@ -78,7 +84,7 @@ def llama_by_hand(size: Size, p: int) -> int:
     return ceil_div(p * n, 12 * h + 4 * gd + 8 * f + 4 * a + 8)
 
 
-def test_metrics_by_hand() -> None:
+def test_metrics_by_hand(metrics: dict[str, float]) -> None:
     """Every threshold of the small preset, in which the Llamas are a sixteenth as wide."""
     config = PRESETS["small"]
     metrics = {m.name: m.value for m in run(config, lambda share, text: None).metrics}
@@ -98,9 +104,8 @@ def test_metrics_by_hand() -> None:
             assert metrics[f"llama_{model}_{name}"] == llama_by_hand(size, p)
 
 
-def test_a_whole_model_by_hand() -> None:
+def test_a_whole_model_by_hand(metrics: dict[str, float]) -> None:
     """7B, a sixteenth as wide: layers, last norm and head, cross-entropy, rotary tables of d = 128."""
-    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
     h, f, layers, a, V, d = 256, 688, 32, 2, 32000, 128
     parameters = 2 * V * h + h + layers * (4 * h * h + 3 * h * f + 2 * h)
     ends = 2 * h + 4 + 2 * h + 4 * V + 4 * d
@@ -117,13 +122,11 @@ def test_a_whole_model_by_hand() -> None:
 def test_a_threshold_that_moves_with_depth_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """One layer and three at different thresholds do not cancel."""
     monkeypatch.setattr(Gpt, "crossing", lambda self, p: 100 + self.layers)
-    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
     assert metrics["depth_cancels"] is False
 
 
-def test_metrics() -> None:
+def test_metrics(metrics: dict[str, float]) -> None:
     """Small sizes: depth cancels, and thresholds scale with the width."""
-    metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
     assert metrics["depth_cancels"] is True
     assert metrics["gpt_weights_per_width"] == pytest.approx(12 / 17, rel=0.01)
     assert metrics["gpt_states_per_width"] == pytest.approx(96 / 17, rel=0.01)

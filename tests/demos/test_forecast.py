@@ -113,3 +113,37 @@ def test_metrics(metrics: dict[str, float]) -> None:
     """Every real step equals its forecast, and extension loses nothing."""
     assert metrics["steps_compared"] == metrics["steps_equal"] == 3 * 8
     assert metrics["extension_exact"] is True
+
+
+def test_peaks_of_the_small_preset_by_hand(metrics: dict[str, float]) -> None:
+    """64 tokens and two layers: weights rule, and peaks lie where the backward ends, or in the update.
+
+    Without an update of its own worth counting, the embedding's gradient comes last: the gradient of
+    its output is alive beside all states, the tokens, and eight bytes of the loss.
+    """
+    tokens, layers, V = 64, 2, 32000
+    batch, loss = 8 * tokens, 8
+    for name, h, f, keys in (
+        ("7b", 4096, 11008, 4096),
+        ("13b", 5120, 13824, 5120),
+        ("70b", 8192, 28672, 1024),
+    ):
+        layer = 2 * h * h + 2 * h * keys + 3 * h * f + 2 * h
+        p = 2 * V * h + layers * layer + h
+        steps = 4 * (9 * layers + 3)
+        in_flight = 2 * tokens * h
+        # A tensor's gradient in fp32, beside the divisor that the tensor before it left: the head's
+        # after the last norm's, or of two neighbours in the MLP.
+        master = 4 * max(V * h + h, f * h + f * h)
+        expected = {
+            "sgd": 4 * p + in_flight + batch + loss,
+            "adamw": 8 * p + steps + in_flight + batch + loss,
+            "adamw_foreach": 10 * p + steps + batch,
+            "adamw_master": 16 * p + master + batch,
+        }
+        for optimizer, peak in expected.items():
+            for schedule in ("plain", "checkpointed"):
+                assert metrics[f"llama_{name}_{optimizer}_{schedule}"] == peak, (name, optimizer)
+        assert metrics[f"llama_{name}_peak_in_update"] is True
+    assert metrics["llama_7b_activations"] == loss
+    assert metrics["llama_7b_transients"] == 2 * V * 4096 + 2 * tokens * 4096
