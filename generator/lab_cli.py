@@ -392,7 +392,6 @@ def record_gpu(
     evidence: EvidenceOption = None,
 ) -> None:
     """Record here every demo that gains from a GPU, the most valuable first; fresh ones are skipped."""
-    deadline = time.monotonic() + within
     lab = laboratory(cards, demos, evidence)
     gaining = [d for d in lab.discover().values() if d.gpu is not None]
     kept, _ = lab.load()
@@ -401,6 +400,7 @@ def record_gpu(
         gpu = this_gpu()
         if gpu is None:
             stop(USAGE, "there is no CUDA device", "record on a machine that has one")
+        deadline = time.monotonic() + within
         for name in (d.name for d in sorted(gaining, key=lambda d: (d.gpu or 0, d.name))):
             left = deadline - time.monotonic()
             if (name, gpu) in kept.records.keys() - kept.stale:

@@ -331,7 +331,7 @@ def test_one_gpu_is_not_verified_by_two_demos_at_once(base: Path, gpu: dict[str,
 
 
 def test_recording_on_a_gpu_goes_on_where_it_was(base: Path, gpu: dict[str, str]) -> None:
-    """The most valuable first; what is fresh is skipped, what is stale or missing is recorded."""
+    """The most valuable first; what is fresh is skipped, and another GPU's record is not this one's."""
     first = proofdeck(base, "demo", "record-gpu", environment=gpu)
     assert first.returncode == 0, first
     folder = base / "runnable_demos" / "evidence"
@@ -339,22 +339,23 @@ def test_recording_on_a_gpu_goes_on_where_it_was(base: Path, gpu: dict[str, str]
         "sooner: recorded runnable_demos/evidence/sooner.rtx-4090.json",
         "later: recorded runnable_demos/evidence/later.rtx-4090.json",
     ]
-    with (base / "runnable_demos" / "sooner.py").open("a") as demo:
-        demo.write("LIMIT = 3\n")
-    (folder / "later.rtx-4090.json").unlink()
-    (folder / "sooner.rtx-4090.json").rename(folder / "sooner.h200.json")  # another GPU's
+    here = folder / "later.rtx-4090.json"
+    there = dataclasses.replace(records.load(here), device="h200")
+    records.save(there, folder / "later.h200.json")
+    here.unlink()
     again = proofdeck(base, "demo", "record-gpu", environment=gpu)
     assert again.returncode == 0, again
-    assert again.stdout == first.stdout
-    last = proofdeck(base, "demo", "record-gpu", environment=gpu)
-    assert last.stdout.splitlines() == ["sooner: fresh", "later: fresh"]
+    assert again.stdout.splitlines() == [
+        "sooner: fresh",
+        "later: recorded runnable_demos/evidence/later.rtx-4090.json",
+    ]
     listed = json.loads(proofdeck(base, "demo", "list", "--json").stdout)
     assert {each["name"]: each["gpu"] for each in listed} == {
         "later": 2,
         "sample": None,
         "sooner": 1,
     }
-    assert set(listed[0]["evidence"]) == {"cpu", "rtx-4090"}
+    assert set(listed[0]["evidence"]) == {"cpu", "h200", "rtx-4090"}
 
 
 def test_recording_on_a_gpu_ends_in_time(base: Path, gpu: dict[str, str]) -> None:
