@@ -76,6 +76,17 @@ THE_SEED_DRAWS_THE_NETWORK = {"checkpoint_planner"}
 
 AS_CONFIGURED_AND_YET_MEASURED = {
     ("activation_checkpointing", "layers_recomputed"): "counted by the layers themselves",
+    ("checkpoint_selective", "held_full"): "live bytes; 2h a token, which is the length here",
+    ("checkpoint_selective", "price_ratio"): "FLOPs and bytes counted; the ratio is a",
+    ("checkpoint_selective", "price_up"): "FLOPs and bytes counted; a byte of up is worth h",
+    ("checkpoint_weighted", "gelu_best_from"): "the lowest of the live peaks over all k",
+    ("grad_accumulation", "batchnorm_updates"): "read from num_batches_tracked",
+    ("grad_accumulation", "unscaled_sgd"): "two updates by SGD, compared",
+    ("optimizer_states", "transient_foreach_copies"): "live bytes of a step",
+    ("pipeline_schedule", "in_flight_gpipe_first"): "live bytes on real ranks",
+    ("pipeline_schedule", "in_flight_gpipe_last"): "live bytes on real ranks",
+    ("pipeline_schedule", "in_flight_one_f_one_b_first"): "live bytes on real ranks",
+    ("saved_tensors", "slice_keeps_ratio"): "bytes of the storage that autograd saved",
 }
 """Exact metrics that come out as a parameter says, and how they were read off the run."""
 
