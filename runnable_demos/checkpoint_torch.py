@@ -329,7 +329,7 @@ def run(config: Config, progress: Progress) -> Result:
         wanted = [x, *(p for layer in layers for p in layer.parameters())]
         return list(torch.autograd.grad(forward(x).square().sum(), wanted))
 
-    theirs = partial(run_segments, layers, (4, 4, 4))
+    theirs = partial(run_segments, layers, (4, 4, 4), preserve_rng_state=True)
     mini_equal = same(step_gradients(partial(run_layers, layers)), step_gradients(mini))
     mini_peak = measure_step(mini, layers, shape, device).peak
     their_peak = measure_step(theirs, layers, shape, device).peak
