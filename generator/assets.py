@@ -36,7 +36,9 @@ def styles() -> list[Path]:
 
 def scripts() -> list[Path]:
     """All deferred scripts, the one that the others use first."""
-    return [path for path in _ordered((OVERRIDES / "scripts").glob("*.js")) if path.name not in EARLY]
+    return [
+        path for path in _ordered((OVERRIDES / "scripts").glob("*.js")) if path.name not in EARLY
+    ]
 
 
 def bundles() -> dict[str, bytes]:

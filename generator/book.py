@@ -73,7 +73,10 @@ class Book:
             for card in self.cards.values()
             for half in card.sections.values()
             for section in half.values()
-            for html in (section.html, *(part for item in section.items for part in (item.title, item.body)))
+            for html in (
+                section.html,
+                *(part for item in section.items for part in (item.title, item.body)),
+            )
         )
 
     def panels(self, card: Card) -> tuple[DemoPanel, ...]:

@@ -32,7 +32,9 @@ def characters(fragments: Iterable[str]) -> frozenset[str]:
 
 
 _ITALIC = "ℎ" + "".join(
-    sign for sign in map(chr, range(0x1D434, 0x1D7CC)) if name(sign, "").startswith("MATHEMATICAL ITALIC ")
+    sign
+    for sign in map(chr, range(0x1D434, 0x1D7CC))
+    if name(sign, "").startswith("MATHEMATICAL ITALIC ")
 )
 """What MathML draws for an identifier of a single letter."""
 

@@ -28,7 +28,8 @@ CUT = """() => {
     const hides = getComputedStyle(each).overflowX !== "visible";
     const inner = hides && each.clientWidth > 1 && each.scrollWidth - each.clientWidth > 1;
     const half = each.parentElement.closest(".pd-half")?.getBoundingClientRect().right ?? page;
-    if (inner || right > page + 1 || right > half + 4) found.push(`${each.tagName} ${each.textContent.trim().slice(0, 40)}`);
+    if (!inner && right <= page + 1 && right <= half + 4) continue;
+    found.push(`${each.tagName} ${each.textContent.trim().slice(0, 40)}`);
   }
   return found;
 }"""
@@ -59,7 +60,7 @@ def cards(built: Built) -> list[str]:
 
 @pytest.mark.timeout(900)
 def test_every_card_fits_a_phone(visit: Open, built: Built) -> None:
-    """At 320 and 390 pixels, in three modes, with all answers open: no page scrolls sideways, no word in a table breaks."""
+    """At 320 and 390 pixels, in three modes, all answers open: no page is wider, no word in a table breaks."""
     page = visit(phone=True)
     wrong = []
     for path in cards(built):
@@ -113,11 +114,11 @@ def test_what_is_too_wide_for_paper_is_found(visit: Open) -> None:
         assert page.evaluate(CUT) != [], style
         page.evaluate("document.querySelector('.pd-half:lang(en) > p:last-child').remove()")
     page.evaluate(
-        "document.querySelector('.pd-half td').style.cssText = 'display: block; width: 1px; overflow-wrap: anywhere'"
-    )
-    page.evaluate("document.querySelector('.pd-half:lang(en) td').textContent = 'checkpoint'")
-    page.evaluate(
-        "document.querySelector('.pd-half:lang(en) td').style.cssText = 'display: block; width: 1px; overflow-wrap: anywhere'"
+        """() => {
+          const cell = document.querySelector(".pd-half:lang(en) td");
+          cell.textContent = "checkpoint";
+          cell.style.cssText = "display: block; width: 1px; overflow-wrap: anywhere";
+        }"""
     )
     assert "checkpoint" in page.evaluate(BROKEN_WORDS)
 
@@ -138,12 +139,16 @@ def test_a_wide_formula_in_a_line_scrolls_in_its_own_box(visit: Open) -> None:
     assert page.evaluate(OVER) <= 0
 
 
-@pytest.mark.parametrize("path", ["", "cards/adafactor/", "study/", "404.html", "handbook#card-adafactor"])
+@pytest.mark.parametrize(
+    "path", ["", "cards/adafactor/", "study/", "404.html", "handbook#card-adafactor"]
+)
 @pytest.mark.parametrize("size", [150, 200])
 def test_large_letters_fit_a_phone(visit: Open, path: str, size: int) -> None:
     """With text at 150% and 200% no control leaves the page, in any mode."""
     page = visit(path, phone=True)
-    page.add_style_tag(content=f"html {{ font-size: {size * (1 if 'handbook' in path else 1.25)}% !important }}")
+    page.add_style_tag(
+        content=f"html {{ font-size: {size * (1 if 'handbook' in path else 1.25)}% !important }}"
+    )
     for mode in MODES:
         page.evaluate("(mode) => window.pd.set('mode', mode)", mode)
         page.evaluate(SETTLED)
@@ -159,7 +164,19 @@ def test_large_letters_fit_a_phone(visit: Open, path: str, size: int) -> None:
 def test_links_in_text_differ_by_more_than_colour(visit: Open, built: Built) -> None:
     """On every page and card, light and dark, axe finds no link that only a colour tells from its text."""
     page = visit()
-    others = [*(f"{each}/" for each in ("deep-learning", "about", "report", "study", "graph", "paths/first-interview"))]
+    others = [
+        *(
+            f"{each}/"
+            for each in (
+                "deep-learning",
+                "about",
+                "report",
+                "study",
+                "graph",
+                "paths/first-interview",
+            )
+        )
+    ]
     wrong = []
     for path in ["", *others, *cards(built)]:
         page.goto(address(built, path, "both"))
@@ -189,7 +206,9 @@ def test_every_answer_is_on_paper(visit: Open, tmp_path, path: str) -> None:
     assert len(answers) >= 3
     page.pdf(path=tmp_path / "printed.pdf", prefer_css_page_size=True)
     text = " ".join(
-        " ".join(sheet.extract_text() for sheet in PdfReader(tmp_path / "printed.pdf").pages).split()
+        " ".join(
+            sheet.extract_text() for sheet in PdfReader(tmp_path / "printed.pdf").pages
+        ).split()
     )
     assert [each for each in answers if each not in text] == []
     assert card.locator("details.pd-followup[open]").count() == 0

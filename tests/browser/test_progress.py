@@ -94,7 +94,9 @@ def test_two_tabs_keep_each_others_ratings(visit: Open, built: Built, path: str)
         rate(one)
         rate(other, 2)
     for page in (one, other):
-        page.wait_for_function("JSON.parse(localStorage.getItem('proofdeck.study')).log.length === 6")
+        page.wait_for_function(
+            "JSON.parse(localStorage.getItem('proofdeck.study')).log.length === 6"
+        )
     log = kept(one)["log"]
     assert sorted(rating for _, rating, _ in log) == [2, 2, 2, 3, 3, 3]
     assert kept(one)["items"].keys() == {item for item, _, _ in log}
@@ -126,7 +128,8 @@ def test_an_overview_follows_the_other_tab(visit: Open, built: Built) -> None:
     begin(other)
     rate(other)
     one.wait_for_function(
-        "(n) => document.querySelectorAll('.pd-counts dd')[1].textContent === String(n)", arg=new - 1
+        "(n) => document.querySelectorAll('.pd-counts dd')[1].textContent === String(n)",
+        arg=new - 1,
     )
 
 
@@ -207,7 +210,7 @@ def test_without_storage_it_is_said_at_once(visit: Open, path: str) -> None:
 
 
 def test_a_mark_that_is_not_kept_is_said(visit: Open) -> None:
-    """"I know this" holds on the page, and the page says that it was not stored."""
+    """The mark "I know this" holds on the page, which says that it was not stored."""
     page = visit(CARD)
     page.wait_for_load_state("networkidle")
     page.evaluate(FILL)
@@ -239,7 +242,10 @@ def test_what_cannot_be_scheduled_is_counted_and_set_aside(visit: Open, built: B
     """Bad items stop no round: they are refused with their number, and can be exported as they stood."""
     found = json.loads((built.site / "study.json").read_text(encoding="utf-8"))
     names = [item["id"] for item in found["items"] if item["kind"] == "pitfall"]
-    items = dict(zip(names, BROKEN.values(), strict=False)) | {"__proto__": SOUND, "constructor": SOUND}
+    items = dict(zip(names, BROKEN.values(), strict=False)) | {
+        "__proto__": SOUND,
+        "constructor": SOUND,
+    }
     log = [["a#1", 3, "2026-01-01T00:00:00Z"], ["a#1", 9, "2026-01-01T00:00:00Z"], None, ["a#1"]]
     good = {names[len(BROKEN)]: SOUND}
     text = json.dumps(progress(items | good, log))
@@ -347,7 +353,8 @@ def test_a_renamed_card_keeps_its_schedules_and_its_mark(visit: Open) -> None:
         html = route.fetch().text()
         mark = 'data-card="activation-checkpointing" '
         route.fulfill(
-            body=html.replace(mark, mark + 'data-formerly="once then" ', 1), content_type="text/html"
+            body=html.replace(mark, mark + 'data-formerly="once then" ', 1),
+            content_type="text/html",
         )
 
     page.context.route(f"**/{CARD}", article)
@@ -408,7 +415,9 @@ values = st.recursive(
 garbage = st.one_of(
     values.map(json.dumps),
     st.text(max_size=20),
-    st.sampled_from(["null", "[" * 100_000, '"' + "x" * 1_000_000 + '"', '{"__proto__":{"known":true}}']),
+    st.sampled_from(
+        ["null", "[" * 100_000, '"' + "x" * 1_000_000 + '"', '{"__proto__":{"known":true}}']
+    ),
     values.map(lambda value: json.dumps({"version": 1, "items": value, "log": value})),
     values.map(lambda value: json.dumps({"version": 1, "items": {"a#1": value}, "log": [value]})),
     st.fixed_dictionaries(dict.fromkeys(SOUND, leaves)).map(
@@ -455,9 +464,7 @@ def test_null_in_every_key_kills_nothing(alive) -> None:
     alive(dict.fromkeys(KEYS, "null"))
 
 
-@settings(
-    max_examples=12, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=12, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.fixed_dictionaries(dict.fromkeys(KEYS, garbage)))
 def test_garbage_in_any_key_kills_nothing(alive, texts: dict[str, str]) -> None:
     """Whatever stands in storage, reading, depth, language and study go on."""

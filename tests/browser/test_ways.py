@@ -19,7 +19,9 @@ def test_a_title_found_leads_to_a_plain_address(visit: Open) -> None:
     search(page, "bf16")
     links = page.locator(".pd-hit").evaluate_all("(all) => all.map((each) => each.href)")
     assert links
-    assert not [link for link in links if "undefined" in link or "in=&" in link or link.endswith("in=")]
+    assert not [
+        link for link in links if "undefined" in link or "in=&" in link or link.endswith("in=")
+    ]
     page.locator(".pd-hit-card").first.click()
     page.wait_for_url("**/cards/**")
     page.wait_for_function("CSS.highlights.get('pd-search')?.size >= 0")
@@ -74,11 +76,14 @@ def test_a_former_id_leads_to_the_card_in_the_handbook(visit: Open, built: Built
     """Its anchor, and those of its sections, go where the card is now."""
     html = built.handbook.read_text(encoding="utf-8")
     renamed = built.handbook.with_name("renamed.html")
-    mark = 'data-card="flash-attention" '
+    mark = 'id="card-flash-attention" '
     assert mark in html
     renamed.write_text(html.replace(mark, mark + 'data-formerly="flash" ', 1), encoding="utf-8")
     page = visit("handbook")
-    for anchor, place in (("card-flash", "card-flash-attention"), ("flash--derivation", "flash-attention--derivation")):
+    for anchor, place in (
+        ("card-flash", "card-flash-attention"),
+        ("flash--derivation", "flash-attention--derivation"),
+    ):
         page.goto(f"{renamed.as_uri()}#{anchor}")
         page.wait_for_url(f"**#{place}")
         assert page.locator(f"#{place}").is_visible()
@@ -99,7 +104,9 @@ def test_the_handbook_lists_the_sections_of_the_card_on_screen(visit: Open) -> N
     page.keyboard.press("l")
     assert "推导" in links.nth(2).inner_text()
     page.keyboard.press("n")
-    page.wait_for_function("!document.querySelector('.pd-sections a').hash.startsWith('#flash-attention')")
+    page.wait_for_function(
+        "!document.querySelector('.pd-sections a').hash.startsWith('#flash-attention')"
+    )
     page.evaluate("window.pd.set('depth', 'answer')")
     assert page.locator(".pd-sections a:visible").count() == 1
     page.goto(page.url.split("#")[0] + "#contents")
@@ -115,7 +122,13 @@ def test_the_handbook_prints_as_a_whole(visit: Open, built: Built) -> None:
     assert page.locator(".pd-handbook-main > .pd-card:visible").count() == cards
     assert page.locator('.pd-card [data-section="derivation"]:visible').count() == cards
     assert page.locator("#contents").is_visible()
-    for hidden in (".pd-handbook-header", ".pd-sections", "#graph", "#study", ".pd-neighbours >> nth=0"):
+    for hidden in (
+        ".pd-handbook-header",
+        ".pd-sections",
+        "#graph",
+        "#study",
+        ".pd-neighbours >> nth=0",
+    ):
         assert not page.locator(hidden).is_visible(), hidden
 
 
@@ -130,7 +143,8 @@ def missing(visit: Open, built: Built):
     def go(path: str, *, scripts: bool = True):
         page = visit("404.html", scripts=scripts)
         page.context.route(
-            f"**/{path}*", lambda route: route.fulfill(status=200, body=html, content_type="text/html")
+            f"**/{path}*",
+            lambda route: route.fulfill(status=200, body=html, content_type="text/html"),
         )
         page.goto(address(built, path))
         return page
@@ -175,7 +189,9 @@ def test_a_report_is_filled_in(visit: Open) -> None:
     page.wait_for_selector(".pd-copy[data-pd-copied]")
     copied = page.evaluate("navigator.clipboard.readText()")
     card, says, *truth = copied.split("\n")
-    assert card.startswith("card: activation-checkpointing (deep-learning/activation-checkpointing.md, ")
+    assert card.startswith(
+        "card: activation-checkpointing (deep-learning/activation-checkpointing.md, "
+    )
     assert says == "what it says: 33.3%"
     assert truth == ["what is true, and how you know: it is 25%:", "I ran it"]
     assert page.locator(".pd-report-text").inner_text().strip() == copied
