@@ -22,13 +22,13 @@ CUT = """() => {
   const found = [];
   const page = document.documentElement.clientWidth;
   for (const each of document.querySelectorAll(".pd-card :not(math *, svg *)")) {
-    if (!each.checkVisibility()) continue;
-    const { width, right } = each.getBoundingClientRect();
-    if (!width) continue;
-    const hides = getComputedStyle(each).overflowX !== "visible";
-    const inner = hides && each.clientWidth > 1 && each.scrollWidth - each.clientWidth > 1;
+    if (!each.checkVisibility() || !each.getBoundingClientRect().width) continue;
+    const formula = each.localName === "math"; // its box may be narrower than what is drawn
+    const drawn = [each, ...(formula ? each.children : [])];
+    const right = Math.max(...drawn.map((one) => one.getBoundingClientRect().right));
+    const inner = !formula && each.clientWidth > 1 && each.scrollWidth - each.clientWidth > 4; // hidden or not
     const half = each.parentElement.closest(".pd-half")?.getBoundingClientRect().right ?? page;
-    if (!inner && right <= page + 1 && right <= half + 4) continue;
+    if (!inner && right <= page + 5 && right <= half + 5) continue;
     found.push(`${each.tagName} ${each.textContent.trim().slice(0, 40)}`);
   }
   return found;
@@ -44,7 +44,7 @@ BROKEN_WORDS = """() => {
       for (const { 0: word, index } of node.data.matchAll(/[A-Za-z]{2,}/g)) {
         range.setStart(node, index);
         range.setEnd(node, index + word.length);
-        const tops = [...range.getClientRects()].map((rect) => Math.round(rect.top));
+        const tops = [...range.getClientRects()].filter(({ width }) => width).map(({ top }) => top);
         if (Math.max(...tops) - Math.min(...tops) > 8) found.push(word);
       }
     }

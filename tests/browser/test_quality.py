@@ -149,6 +149,7 @@ def test_a_card_prints_on_two_sheets(visit: Open, mode: str) -> None:
     printed = page.pdf(prefer_css_page_size=True)
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 4
     page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     shown = '[data-lang="zh"]' if mode == "zh" else '[data-lang="en"]'
     assert page.locator(f"{shown} .pd-answer").first.evaluate(
         "(answer) => answer.getBoundingClientRect().height > 0 && answer.checkVisibility()"
