@@ -51,6 +51,13 @@ def test_a_number_is_scored_by_what_it_prints(items: dict[str, dict[str, Any]]) 
     assert item["ask"]["en"]
 
 
+def test_former_ids_lead_to_the_cards_that_had_them(library: Library) -> None:
+    """Schedules kept under an id that a card had before move to the one that it has."""
+    formerly = {old: card.id for card in library.cards.values() for old in card.formerly}
+    assert formerly == {"round-off": "rounding"}
+    assert study_data(library)["successors"] == formerly
+
+
 def test_numbers_that_are_refuted_or_true_or_false_are_not_asked(
     items: dict[str, dict[str, Any]],
 ) -> None:

@@ -3,22 +3,25 @@
   "use strict";
   const { key, target } = window.pd;
 
-  const open = target();
+  const known = new WeakMap(); // whether a follow-up is open, as both its languages were told
+  const item = target()?.closest(".pd-item");
   for (const card of document.querySelectorAll(".pd-item details.pd-followup")) {
-    card.open = Boolean(open && card.closest(".pd-item") === open.closest(".pd-item"));
+    card.open = card.closest(".pd-item") === item;
+    known.set(card.closest(".pd-item"), card.open);
   }
   window.addEventListener("hashchange", () => {
     for (const card of target()?.closest(".pd-item")?.querySelectorAll("details.pd-followup") || []) card.open = true;
   });
 
-  // "toggle" does not bubble, so it is caught on its way down.
+  // "toggle" does not bubble, so it is caught on its way down. It comes late: what it tells of a twin that has been
+  // followed already, or of the closing at first, is no news.
   document.addEventListener(
     "toggle",
-    (event) => {
-      if (!event.target.matches?.("details.pd-followup")) return;
-      for (const twin of event.target.closest(".pd-item")?.querySelectorAll("details.pd-followup") || []) {
-        if (twin.open !== event.target.open) twin.open = event.target.open;
-      }
+    ({ target: { open }, target: card }) => {
+      const item = card.matches?.("details.pd-followup") && card.closest(".pd-item");
+      if (!item || known.get(item) === open) return;
+      known.set(item, open);
+      for (const twin of item.querySelectorAll("details.pd-followup")) if (twin.open !== open) twin.open = open;
     },
     true,
   );

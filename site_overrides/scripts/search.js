@@ -295,6 +295,7 @@
       if (event.key === "ArrowDown") select(active + 1);
       else if (event.key === "ArrowUp") select(active - 1);
       else if (event.key === "Enter") options()[active]?.click();
+      else if (event.key === "Escape") dialog.close(); // Firefox would only empty the field
       else return;
       event.preventDefault();
     });

@@ -22,13 +22,14 @@ CUT = """() => {
   const found = [];
   const page = document.documentElement.clientWidth;
   for (const each of document.querySelectorAll(".pd-card :not(math *, svg *)")) {
-    if (!each.checkVisibility()) continue;
-    const { width, right } = each.getBoundingClientRect();
-    if (!width) continue;
-    const hides = getComputedStyle(each).overflowX !== "visible";
-    const inner = hides && each.clientWidth > 1 && each.scrollWidth - each.clientWidth > 1;
+    if (!each.checkVisibility() || !each.getBoundingClientRect().width) continue;
+    const formula = each.localName === "math"; // its box may be narrower than what is drawn
+    const drawn = [each, ...(formula ? each.children : [])];
+    const right = Math.max(...drawn.map((one) => one.getBoundingClientRect().right));
+    const inner = !formula && each.clientWidth > 1 && each.scrollWidth - each.clientWidth > 4; // hidden or not
     const half = each.parentElement.closest(".pd-half")?.getBoundingClientRect().right ?? page;
-    if (inner || right > page + 1 || right > half + 4) found.push(`${each.tagName} ${each.textContent.trim().slice(0, 40)}`);
+    if (!inner && right <= page + 5 && right <= half + 5) continue;
+    found.push(`${each.tagName} ${each.textContent.trim().slice(0, 40)}`);
   }
   return found;
 }"""
@@ -43,7 +44,7 @@ BROKEN_WORDS = """() => {
       for (const { 0: word, index } of node.data.matchAll(/[A-Za-z]{2,}/g)) {
         range.setStart(node, index);
         range.setEnd(node, index + word.length);
-        const tops = [...range.getClientRects()].map((rect) => Math.round(rect.top));
+        const tops = [...range.getClientRects()].filter(({ width }) => width).map(({ top }) => top);
         if (Math.max(...tops) - Math.min(...tops) > 8) found.push(word);
       }
     }
@@ -59,7 +60,7 @@ def cards(built: Built) -> list[str]:
 
 @pytest.mark.timeout(900)
 def test_every_card_fits_a_phone(visit: Open, built: Built) -> None:
-    """At 320 and 390 pixels, in three modes, with all answers open: no page scrolls sideways, no word in a table breaks."""
+    """At 320 and 390 pixels, in three modes, all answers open: no page is wider, no word in a table breaks."""
     page = visit(phone=True)
     wrong = []
     for path in cards(built):
@@ -113,11 +114,11 @@ def test_what_is_too_wide_for_paper_is_found(visit: Open) -> None:
         assert page.evaluate(CUT) != [], style
         page.evaluate("document.querySelector('.pd-half:lang(en) > p:last-child').remove()")
     page.evaluate(
-        "document.querySelector('.pd-half td').style.cssText = 'display: block; width: 1px; overflow-wrap: anywhere'"
-    )
-    page.evaluate("document.querySelector('.pd-half:lang(en) td').textContent = 'checkpoint'")
-    page.evaluate(
-        "document.querySelector('.pd-half:lang(en) td').style.cssText = 'display: block; width: 1px; overflow-wrap: anywhere'"
+        """() => {
+          const cell = document.querySelector(".pd-half:lang(en) td");
+          cell.textContent = "checkpoint";
+          cell.style.cssText = "display: block; width: 1px; overflow-wrap: anywhere";
+        }"""
     )
     assert "checkpoint" in page.evaluate(BROKEN_WORDS)
 

@@ -210,7 +210,7 @@ def test_without_storage_it_is_said_at_once(visit: Open, path: str) -> None:
 
 
 def test_a_mark_that_is_not_kept_is_said(visit: Open) -> None:
-    """“I know this” holds on the page, and the page says that it was not stored."""
+    """The mark "I know this" holds on the page, which says that it was not stored."""
     page = visit(CARD)
     page.wait_for_load_state("networkidle")
     page.evaluate(FILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,7 @@ def test_a_card_prints_on_two_sheets(visit: Open, mode: str) -> None:
     printed = page.pdf(prefer_css_page_size=True)
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 4
     page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     shown = '[data-lang="zh"]' if mode == "zh" else '[data-lang="en"]'
     assert page.locator(f"{shown} .pd-answer").first.evaluate(
         "(answer) => answer.getBoundingClientRect().height > 0 && answer.checkVisibility()"
@@ -204,3 +206,30 @@ def test_the_handbook_needs_no_network(visit: Open, built: Built) -> None:
     page = visit("handbook#card-activation-checkpointing", offline=True)
     assert page.locator("#activation-checkpointing--answer").is_visible()
     assert address(built, "handbook").startswith("file://")
+
+
+def test_formulas_are_whole_when_their_font_comes_late(visit: Open) -> None:
+    """Roots, bars and brackets are drawn alike whether the font is there at once or a second later, not without it."""
+    looks = {}
+    for name in ("at once", "late", "never"):
+        page = visit("report/")
+        if name == "late":
+            page.context.route("**/*.woff2", lambda route: (time.sleep(1), route.continue_()))
+        if name == "never":
+            page.context.route("**/*.woff2", lambda route: route.fulfill(body="", status=200))
+        page.goto(page.url.replace("report/", "cards/checkpoint-sqrt-rule/"))
+        page.evaluate("() => document.fonts.ready.then(() => true)")
+        page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+        formula = page.locator("math[display='block']:visible:has(msqrt)").first
+        looks[name] = formula.screenshot()
+    assert looks["late"] == looks["at once"]
+    assert looks["never"] != looks["at once"]
+
+
+def test_the_font_is_fetched_early_where_there_are_formulas_alone(built: Built) -> None:
+    """A card with formulas preloads it; home and the report of an error do not."""
+    for path, preloads in (("cards/checkpoint-sqrt-rule/", True), ("", False), ("report/", False)):
+        html = (built.site / path / "index.html").read_text(encoding="utf-8")
+        assert bool(re.search(r'<link rel="preload" as="font"', html)) == preloads, path

@@ -60,6 +60,14 @@ def test_an_address_opens_its_follow_up(visit: Open) -> None:
     assert page.locator(f"#{item}").is_visible()
 
 
+def test_a_follow_up_that_an_address_opened_closes_in_both_languages(visit: Open) -> None:
+    """Flipped back in one language, it is closed in the other as well."""
+    item = visit(CARD).locator(".pd-item:has(.pd-followup)").nth(2).get_attribute("id")
+    page = visit(f"{CARD}#{item}", mode="both")
+    page.locator(f"#{item} [data-lang='zh'] summary").click()
+    page.wait_for_function("(id) => !document.querySelector(`#${id} details[open]`)", arg=item)
+
+
 # --- keys ----------------------------------------------------------------------------------------
 
 

@@ -136,11 +136,14 @@ def test_progress_is_exported_replaced_and_merged(visit: Open, tmp_path: Path) -
     """Of each item the later review wins, and the log keeps every review of both files once."""
     page = visit("study/")
     ready(page)
+    known = {"stability": 2, "difficulty": 5, "reps": 1, "lapses": 0, "state": 2}
+    known |= {"scheduled_days": 1, "elapsed_days": 0, "learning_steps": 0}
     page.evaluate(
-        """() => localStorage.setItem("proofdeck.study", JSON.stringify({ version: 1,
-          items: { "a#1": { due: "2026-01-02T00:00:00Z", last_review: "2026-01-01T00:00:00Z" },
-                   "b#1": { due: "2026-01-09T00:00:00Z", last_review: "2026-01-08T00:00:00Z" } },
-          log: [["a#1", 3, "2026-01-01T00:00:00Z"], ["b#1", 3, "2026-01-08T00:00:00Z"]] }))"""
+        """(known) => localStorage.setItem("proofdeck.study", JSON.stringify({ version: 1,
+          items: { "a#1": { ...known, due: "2026-01-02T00:00:00Z", last_review: "2026-01-01T00:00:00Z" },
+                   "b#1": { ...known, due: "2026-01-09T00:00:00Z", last_review: "2026-01-08T00:00:00Z" } },
+          log: [["a#1", 3, "2026-01-01T00:00:00Z"], ["b#1", 3, "2026-01-08T00:00:00Z"]] }))""",
+        known,
     )
     page.reload()
     ready(page)
@@ -154,9 +157,9 @@ def test_progress_is_exported_replaced_and_merged(visit: Open, tmp_path: Path) -
     other = {
         "version": 1,
         "items": {
-            "a#1": {"due": "2026-02-02T00:00:00Z", "last_review": "2026-02-01T00:00:00Z"},
-            "b#1": {"due": "2026-01-05T00:00:00Z", "last_review": "2026-01-04T00:00:00Z"},
-            "c#1": {"due": "2026-01-05T00:00:00Z", "last_review": "2026-01-04T00:00:00Z"},
+            "a#1": known | {"due": "2026-02-02T00:00:00Z", "last_review": "2026-02-01T00:00:00Z"},
+            "b#1": known | {"due": "2026-01-05T00:00:00Z", "last_review": "2026-01-04T00:00:00Z"},
+            "c#1": known | {"due": "2026-01-05T00:00:00Z", "last_review": "2026-01-04T00:00:00Z"},
         },
         "log": [["a#1", 3, "2026-01-01T00:00:00Z"], ["c#1", 3, "2026-01-04T00:00:00Z"]],
     }
@@ -166,7 +169,7 @@ def test_progress_is_exported_replaced_and_merged(visit: Open, tmp_path: Path) -
         with page.expect_file_chooser() as chooser:
             page.get_by_role("button", name=name).click()
         chooser.value.set_files(theirs)
-        page.get_by_text("共 3 条进度").wait_for()
+        page.get_by_text("已载入，共 3 条进度").wait_for()
     merged = state(page)
     reviewed = {name: item["last_review"][:10] for name, item in merged["items"].items()}
     assert reviewed == {"a#1": "2026-02-01", "b#1": "2026-01-08", "c#1": "2026-01-04"}
@@ -175,7 +178,8 @@ def test_progress_is_exported_replaced_and_merged(visit: Open, tmp_path: Path) -
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="用文件替换").click()
     chooser.value.set_files(saved)
-    page.get_by_text("共 2 条进度").wait_for()
+    page.get_by_role("dialog").get_by_role("button", name="替换").click()
+    page.get_by_text("已载入，共 2 条进度").wait_for()
     assert state(page)["items"].keys() == {"a#1", "b#1"}
 
     wrong = tmp_path / "wrong.json"

@@ -76,7 +76,7 @@ def test_a_former_id_leads_to_the_card_in_the_handbook(visit: Open, built: Built
     """Its anchor, and those of its sections, go where the card is now."""
     html = built.handbook.read_text(encoding="utf-8")
     renamed = built.handbook.with_name("renamed.html")
-    mark = 'data-card="flash-attention" '
+    mark = 'id="card-flash-attention" '
     assert mark in html
     renamed.write_text(html.replace(mark, mark + 'data-formerly="flash" ', 1), encoding="utf-8")
     page = visit("handbook")

@@ -32,6 +32,19 @@ def test_the_pages_of_the_small_base(
     golden("pages", tmp_path)
 
 
+def test_a_base_that_names_an_address_links_to_it(book: Book, demos: Path) -> None:
+    """Each card and the page of reports lead there, with the card filled in; without one they lead to the page."""
+    named = "https://example.org/new?title={card}&file={path}"
+    found = {page.address: page.body for page in pages.pages(book, demos, named)}
+    filled = "https://example.org/new?title=kahan-sum&amp;file=numerics/kahan-sum.md"
+    assert f'href="{filled}"' in found["cards/kahan-sum/"]
+    assert 'href="https://example.org/new?title=&amp;file="' in found["report/"]
+    assert "{card}&amp;file={path}" in found["report/"], "the page's script fills it in"
+    without = {page.address: page.body for page in pages.pages(book, demos)}
+    assert 'href="../../report/?card=kahan-sum"' in without["cards/kahan-sum/"]
+    assert "data-pd-report-to" not in without["report/"]
+
+
 def metric(value: bool | int | float, unit: str = "", bound: float | None = None) -> Metric:
     """A metric with this value."""
     reason = None if bound is None else BOTH
