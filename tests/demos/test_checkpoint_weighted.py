@@ -51,6 +51,12 @@ def level(lengths: tuple[int, ...], weight: float) -> float:
     return max(i + weight * n for i, n in enumerate(lengths, 1))
 
 
+@cache
+def lowest_level(layers: int, weight: float) -> float:
+    """The lowest of all ways to cut."""
+    return min(level(lengths, weight) for lengths in all_cuts(layers))
+
+
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_layer_weighs_what_it_is_said_to(kind: str) -> None:
     """Whatever the lengths, the peak is the level and one constant."""
@@ -69,7 +75,7 @@ def test_no_lengths_are_better_than_the_decreasing_ones(weight: float) -> None:
     for layers in range(1, 13):
         lengths = decreasing_segments(layers, weight)
         assert sum(lengths) == layers
-        assert level(lengths, weight) == min(level(c, weight) for c in all_cuts(layers))
+        assert level(lengths, weight) == lowest_level(layers, weight)
 
 
 def test_decreasing_segments_save_a_factor_of_root_two() -> None:
@@ -127,7 +133,7 @@ def test_metrics_are_the_levels_and_a_constant(metrics: dict[str, Metric]) -> No
     for kind, weight in WEIGHT.items():
         values = {n: metrics[f"{kind}_{n}"].value for n in ("root", "equal", "unequal")}
         root = level((4, 4, 4, 4), weight)
-        unequal = min(level(c, weight) for c in all_cuts(L))
+        unequal = lowest_level(L, weight)
         assert values["root"] - values["unequal"] == pytest.approx(root - unequal, abs=0.01)
         assert values["unequal"] <= values["equal"] <= values["root"]
 

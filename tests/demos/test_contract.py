@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
@@ -242,17 +242,23 @@ class Suite:
         return True
 
     def _calls(self) -> Iterator[Callable[[], object]]:
-        """Each test with each of its parameters that takes fixtures of the module, or calls ``run``."""
+        """Each test that looks at a result, with each of its parameters and fixtures of its module."""
         for name, function in vars(self.tests).items():
             if name.startswith("test_") and inspect.isfunction(function):
                 rows = [_rows(*mark.args[:2]) for mark in getattr(function, "pytestmark", [])]
                 for chosen in itertools.product(*rows):
                     given = {key: value for row in chosen for key, value in row.items()}
                     needed = set(inspect.signature(function).parameters) - set(given)
-                    if not needed and "run" not in function.__code__.co_names:
-                        continue
-                    if all(hasattr(self.tests, fixture) for fixture in needed):
+                    own = all(hasattr(self.tests, fixture) for fixture in needed)
+                    if own and self._asks(function, needed):
                         yield partial(self._call, function, given)
+
+    def _asks(self, function: Callable[..., object], fixtures: Iterable[str]) -> bool:
+        """Whether a test or a fixture calls ``run``, or one of its fixtures does."""
+        made = [inspect.unwrap(getattr(self.tests, name)) for name in fixtures]
+        return "run" in function.__code__.co_names or any(
+            self._asks(fixture, inspect.signature(fixture).parameters) for fixture in made
+        )
 
     def _call(self, function: Callable[..., object], given: dict[str, object]) -> object:
         """Call a test or a fixture with the fixtures that it asks for."""
