@@ -20,6 +20,8 @@ FILES = (
     "robots.txt",
     "proofdeck.css",
     "proofdeck.js",
+    "early.js",
+    "palette.js",
     "graph.js",
     "study.js",
 )

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from generator import yaml_document
 from generator.lang import LANGS
-from generator.lines import Lines, is_printable
+from generator.lines import Lines
 from generator.model import Difficulty
 from generator.names import is_id, suggest, why_no_id
 from generator.problems import Place, Problem
@@ -53,9 +53,7 @@ def _once(entries: list[str]) -> list[str]:
 
 
 def _on_one_line(text: str) -> str:
-    r"""An escape (``\e``) brings in what ``Lines`` refuses in the file itself."""
-    if not is_printable(text):
-        raise ValueError("it holds a control character")
+    """A title is a line; what an escape of YAML brings in is refused as in the file itself."""
     return " ".join(text.split())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - a codec is imported at its first use, when rights may be fewer
 import re
 from ipaddress import AddressValueError, IPv6Address
 from urllib.parse import urlsplit

@@ -38,9 +38,10 @@ KINDS = (
     "&lt;img src=x onerror=window.pwn=1&gt; &#60;b&#62; \\<b>",
     "': pwn # !!python/object:pwn \" - [ ] | a",
     '--8<-- "mkdocs.yml"',
-    "\u202ednert\u202c \u2028 x",
 )
-"""Kinds of hostile text: markup, template, script, address, note, entity, YAML, include, direction."""
+"""Kinds of hostile text: markup, template, script, address, note, entity, YAML, include."""
+HIDDEN = "\u202ednert\u202c \u2028 x"
+"""What turns a text around or ends its line; only a record may hold it, since cards and syllabus are refused."""
 
 DEMOS = Path(__file__).parent / "library" / "runnable_demos"
 _number = itertools.count(1)
@@ -119,7 +120,7 @@ def filled_record(kind: Any, value: Any, name: str = "") -> Any:
     if isinstance(value, Mapping):
         return {key: filled_record(str, each) for key, each in value.items()}
     if kind is str:
-        return attack()
+        return attack() + HIDDEN
     return (
         filled_record(get_args(kind)[0], value)
         if value is not None and get_args(kind) and isinstance(value, (Mapping, str))
@@ -127,7 +128,7 @@ def filled_record(kind: Any, value: Any, name: str = "") -> Any:
     )
 
 
-_NAMES = {"demo", "name", "size", "sources"}
+_NAMES = {"demo", "device", "name", "size", "sources"}
 """What addresses, claims and hashes are made of: ``evidence`` refuses all but plain names."""
 
 
@@ -212,7 +213,7 @@ def half(lang: str) -> str:
 
 def card(name: str, needed: list[str], formerly: list[str]) -> str:
     """A card whose front matter and body are attacks."""
-    work = "https://x.example/'onmouseover='window.pwn=1'&lt;b&gt;\\"
+    work = "https://x.example/'onmouseover='window.pwn=1'&lt;b&gt;"
     front = filled(
         FrontMatter,
         {

@@ -114,18 +114,17 @@ def test_no_text_steers_the_terminal(base: Path, options: list[str]) -> None:
         odd.unlink()
     assert done.exit_code == 1, done.output
     assert not STEERING.search(done.output)
-    assert "\\u001b[31m" in done.output
     if options:
+        assert "\\u001b[31m" in done.output
         assert any("\x1b[31m\nb\u202ec\x9b" in e["place"]["path"] for e in json.loads(done.output))
     else:
-        assert re.search(r"a\\u001b\[31m\\nb\\u202ec\\u009b\.md:\d+:\d+: ", done.output)
+        assert re.search(r"a\\x1b\[31m\\nb\\u202ec\\x9b\.md:\d+:\d+: ", done.output)
 
 
 def test_what_is_visible_is_the_same_json() -> None:
     """Escapes in a string of JSON mean the characters that they stand for."""
     text = "a\x7f\x9b\u202e\ufeff汉"
     assert json.loads(visible(json.dumps(text, ensure_ascii=False))) == text
-    assert visible("a\tb\n", lines=False) == "a\\tb\\n"
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -142,7 +141,7 @@ def test_a_control_character_cannot_come_in_by_an_escape() -> None:
         return found
 
     refused = reading(r"a\e[31m")
-    assert [problem.code for problem in refused.problems] == ["wrong-value"]
+    assert [problem.code for problem in refused.problems] == ["strange-character"]
     folded = reading(r"a\n\tb").values
     assert folded
     assert folded.title["zh"] == "a b"

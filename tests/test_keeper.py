@@ -449,15 +449,23 @@ def test_no_room_for_a_folder_is_one_sentence(
 
 
 def test_what_a_killed_recording_left_is_cleared(tmp_path: Path, base: Path) -> None:
-    """The half file of a dead process goes at the next recording; that of a living one stays."""
+    """The half file of a dead process is used up by the next recording of the same demo."""
     made = Run(Order("sample", "small", "cpu", ("file=",)), base / "runnable_demos", PATIENCE)
     record = made.record(quiet, quiet)
-    with subprocess.Popen(["true"]) as dead:
-        dead.wait()
-    for pid in (dead.pid, os.getppid()):
-        (tmp_path / f".other.cpu.json.{pid}").write_text("half")
-    records.save(record, tmp_path / "sample.cpu.json")
-    assert sorted(each.name for each in tmp_path.glob("*.json*")) == [
-        f".other.cpu.json.{os.getppid()}",
-        "sample.cpu.json",
+    path = tmp_path / "sample.cpu.json"
+    dies = (
+        "import os, sys; from pathlib import Path; from runnable_demos import files\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
+        "files.write(Path(sys.argv[1]), b'half')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", dies, str(path)],
+        cwd=Path(records.__file__).parent.parent,
+        check=False,
+    )
+    assert done.returncode == -9
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == [
+        ".sample.cpu.json.proofdeck"
     ]
+    records.save(record, path)
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["sample.cpu.json"]
