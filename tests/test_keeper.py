@@ -452,20 +452,17 @@ def test_what_a_killed_recording_left_is_cleared(tmp_path: Path, base: Path) -> 
     """The half file of a dead process is used up by the next recording of the same demo."""
     made = Run(Order("sample", "small", "cpu", ("file=",)), base / "runnable_demos", PATIENCE)
     record = made.record(quiet, quiet)
-    path = tmp_path / "sample.cpu.json"
+    folder = tmp_path / "evidence"
+    folder.mkdir()
+    path = folder / "sample.cpu.json"
     dies = (
         "import os, sys; from pathlib import Path; from runnable_demos import files\n"
         "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
         "files.write(Path(sys.argv[1]), b'half')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", dies, str(path)],
-        cwd=Path(records.__file__).parent.parent,
-        check=False,
-    )
+    root = Path(records.__file__).parent.parent
+    done = subprocess.run([sys.executable, "-c", dies, str(path)], cwd=root, check=False)
     assert done.returncode == -9
-    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == [
-        ".sample.cpu.json.proofdeck"
-    ]
+    assert [each.name for each in folder.iterdir()] == [".sample.cpu.json.proofdeck"]
     records.save(record, path)
-    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["sample.cpu.json"]
+    assert [each.name for each in folder.iterdir()] == ["sample.cpu.json"]
