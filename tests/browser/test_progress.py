@@ -102,6 +102,23 @@ def test_two_tabs_keep_each_others_ratings(visit: Open, built: Built, path: str)
     assert kept(one)["items"].keys() == {item for item, _, _ in log}
 
 
+def test_a_tab_that_hears_nothing_reads_before_it_writes(visit: Open, built: Built) -> None:
+    """Where no event tells of the other tab, as in a page that was frozen, its reviews are kept all the same."""
+    one = visit("study/")
+    one.context.add_init_script(
+        "window.addEventListener('storage', (event) => event.stopImmediatePropagation(), true)"
+    )
+    one.reload()
+    other = one.context.new_page()
+    other.goto(address(built, "study/", "zh"))
+    begin(one)
+    begin(other, "first-interview")
+    for rating in (1, 2):
+        rate(one, rating)
+        rate(other, rating + 2)
+    assert sorted(rating for _, rating, _ in kept(one)["log"]) == [1, 2, 3, 4]
+
+
 def test_an_item_rated_in_two_tabs_keeps_the_later_review(visit: Open, built: Built) -> None:
     """The second tab reviews on top of the first: two reviews, of which the later one schedules."""
     one = visit("study/")
