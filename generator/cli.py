@@ -87,7 +87,7 @@ def check(
     evidence: EvidenceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find every problem of the cards and the evidence, each with its place and its mend."""
+    """Find every problem of the cards and the evidence, each with its place and how to fix it."""
     found, problems = load(cards, demos, evidence)
     if as_json:
         echo(json_text(problems))

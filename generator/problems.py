@@ -1,4 +1,4 @@
-"""A problem: where, what, and how to mend it; and how text of others is shown in one."""
+"""A problem: where, what, and how to fix it; and how text of others is shown in one."""
 
 from __future__ import annotations
 

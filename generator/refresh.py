@@ -34,7 +34,7 @@ class Change:
 def refresh(cards: Mapping[str, Card], evidence: Evidence) -> tuple[list[Change], list[Problem]]:
     """Rewrite the cards' files, each by one rename; what changed, and what could not be rewritten.
 
-    Claims that no number can mend (no such metric, another unit) are left to ``check``.
+    Claims that no number can put right (no such metric, another unit) are left to ``check``.
     Raises ``OSError`` where a file cannot be read or written; the others are whole all the same.
     """
     changes: list[Change] = []

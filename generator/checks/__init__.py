@@ -153,5 +153,5 @@ Beside the rules, `check` says of the evidence:
   an error for a CPU's record, which anyone can renew, a warning for a GPU's.
 
 Faults that keep a file from being a card, and links that lead nowhere, have codes of their own;
-each message says where, what and how to mend it.
+each message says where, what and how to fix it.
 """
