@@ -66,7 +66,7 @@ STATE_LABELS: Mapping[str, Text] = {
 STATE_COUNTS: Mapping[str, Text] = {
     "proven": {"zh": "个数字有证明", "en": "numbers proven"},
     "bounded": {"zh": "个误差有界", "en": "errors within a bound"},
-    "sampled": {"zh": "个数来自抽样", "en": "numbers sampled"},
+    "sampled": {"zh": "个抽样值", "en": "numbers sampled"},
     "measured": {"zh": "个实测值", "en": "numbers measured"},
     "computed": {"zh": "个计算值", "en": "numbers computed"},
     "refuted": {"zh": "处说法被证伪", "en": "claims refuted"},

@@ -5,11 +5,11 @@
   const { element, say, target } = window.pd;
 
   const VERDICTS = {
-    proven: ["✓ 已证明：每次运行都重算并相等", "✓ Proven: recomputed by every run, and equal"],
+    proven: ["✓ 已证明：每次验证都重算，与记录相等", "✓ Proven: recomputed at every verification, and equal"],
     bounded: ["≤ 已证明：误差不超过界", "≤ Proven: stays within its bound"],
-    sampled: ["± 抽样：按种子重算并相等，误差如注", "± Sampled: recomputed from its seed, with its standard error"],
+    sampled: ["± 抽样：按种子重算，与记录相等，附标准误差", "± Sampled: recomputed from its seed, with its standard error"],
     measured: ["◷ 实测：回放记录，不随 CPU 运行重算", "◷ Measured: read from the record, not recomputed"],
-    computed: ["ƒ 计算所得：每次验证都重算并相等，但并非实测", "ƒ Computed: recomputed and equal, but not measured"],
+    computed: ["ƒ 计算所得：每次验证都重算，与记录相等，但不是实测", "ƒ Computed: recomputed at every verification, and equal, but not measured"],
     refuted: ["✗ 已证伪：运行结果并非如此", "✗ Refuted: the run says otherwise"],
     stale: ["? 过期：代码已改，证据待重录", "? Stale: the code has changed since the record"],
   };

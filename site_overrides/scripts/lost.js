@@ -68,7 +68,7 @@
     const link = links.find((each) => each.dataset.card === found);
     if (link) {
       missing.querySelector(".pd-head").append(
-        element("p", { class: "pd-lost" }, say("您要找的可能是：", "Perhaps you mean: "),
+        element("p", { class: "pd-lost" }, say("你要找的可能是：", "Perhaps you mean: "),
           element("a", { href: link.href }, [...link.childNodes].map((node) => node.cloneNode(true)))));
     }
   }

@@ -51,7 +51,7 @@
       button.replaceChildren(known ? "✓ " : "○ ", ...say("已掌握", "I know this"));
     };
     const unkeptHere = element("span", { class: "pd-sheet-about", hidden: true },
-      say("没有存下：浏览器的存储已满，或不允许保存。", "Not kept: this browser's storage is full or closed."));
+      say("没有存下：浏览器的存储已满，或不允许保存。", "Not kept: this browser's storage is full or blocked."));
     button.addEventListener("click", () => {
       unkeptHere.hidden = note(id, { known: !read()[id]?.known });
       if (!unkeptHere.hidden) announce(unkeptHere.textContent);

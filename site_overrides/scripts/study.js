@@ -277,8 +277,8 @@
       if (!(await act(found.progress, number))) return;
       overview();
       page.querySelector(".pd-backup [role=status]").replaceChildren(
-        ...say(`已载入，共 ${counted(progress.size())[0]}。`, `Done: ${counted(progress.size())[1]} with progress.`), " ",
-        ...(found.refused ? say(`文件中有 ${found.refused} 条无法排期，没有载入。`, `Of the file, ${found.refused} could not be scheduled and were left out.`) : []));
+        ...say(`已载入，共 ${counted(progress.size())[0]}。`, `Loaded: ${counted(progress.size())[1]} with progress.`), " ",
+        ...(found.refused ? say(`文件中有 ${found.refused} 条无法排期，没有载入。`, `Of the file, ${found.refused} could not be scheduled and ${found.refused === 1 ? "was" : "were"} left out.`) : []));
     });
     const merge = (other) => {
       progress.add(other);
@@ -287,7 +287,7 @@
     const replace = async (other, number) => {
       const sure = await asked(
         say(`用文件里的 ${counted(number)[0]}替换这里的 ${counted(progress.size())[0]}？之后可以撤销。`,
-          `Replace the ${counted(progress.size())[1]} here by the ${counted(number)[1]} of the file? It can be undone.`),
+          `Replace the ${counted(progress.size())[1]} here with the ${counted(number)[1]} of the file? It can be undone.`),
         say("替换", "Replace"));
       if (sure) progress.replace(other);
       return sure;
@@ -301,7 +301,7 @@
       element("p", { class: "pd-buttons" },
         button(say("导出", "Export"), save),
         button(say("合并文件", "Merge a file"), choose(merge)),
-        button(say("用文件替换", "Replace by a file"), choose(replace)),
+        button(say("用文件替换", "Replace with a file"), choose(replace)),
         progress.canUndo() && button(say("撤销替换", "Undo the replacement"), undo)),
       file, said);
   }
@@ -346,11 +346,11 @@
         !progress.kept() && element("div", { class: "pd-callout", "data-kind": "warning", role: "alert" },
           element("p", {}, say(
             "这个浏览器没有存下进度：存储已满，或不允许保存。进度只在这个标签页里，离开前请导出。",
-            "This browser did not keep your progress: its storage is full or closed. It is in this tab alone: export it before you leave.")),
+            "This browser did not keep your progress: its storage is full or blocked. It is in this tab alone: export it before you leave.")),
           element("p", { class: "pd-buttons" }, button(say("导出", "Export"), save), button(say("再试一次", "Try again"), progress.again))),
         refused > 0 && element("div", { class: "pd-callout", "data-kind": "note", role: "status" },
           element("p", {}, say(
-            `存储中有 ${refused} 条读不出来或无法排期，已另外放好。`,
+            `存储中有 ${refused} 条读不出来或无法排期，已另外存放。`,
             `Of what was stored, ${refused} could not be read or scheduled, and ${refused === 1 ? "was" : "were"} set aside.`)),
           element("p", { class: "pd-buttons" },
             button(say("导出这些", "Export them"), () => download("study-aside", progress.asideText())),
