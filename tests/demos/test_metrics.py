@@ -60,10 +60,10 @@ def test_draws_that_are_alike_have_the_least_error() -> None:
 def test_a_sample_far_from_its_closed_form_is_no_result(off: float) -> None:
     """Either the formula is wrong or the draws are; a record holds neither."""
     near = metric("sampled", error=0.01, closed_form=0.5 + 0.99 * FARTHEST * 0.01)
-    _check(Result((near,)))
+    _check(Result((near,)), "cpu")
     far = metric("sampled", error=0.01, closed_form=0.5 + off * 0.01)
     with pytest.raises(ValueError, match="standard errors from its closed form"):
-        _check(Result((far,)))
+        _check(Result((far,)), "cpu")
 
 
 def test_a_theory_is_computed() -> None:
