@@ -6,12 +6,12 @@ A claim is judged by its record alone: no demo is run, so torch may be missing.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from generator import soundness
 from generator.model import Claim, Device
 from generator.names import suggest
 from generator.problems import Place, Problem
@@ -111,10 +111,7 @@ def _load(path: Path, problems: list[Problem]) -> Record | None:
         )
         return None
     place, hint = Place(str(path)), again.format(demo=record.demo)
-    if misnamed := [name for name in _names(record) if not _NAME.fullmatch(name)]:
-        message = (
-            f"`{misnamed[0][:60]}` names nothing: names are small letters, digits and underscores"
-        )
+    if message := soundness.fault(record):
         problems.append(Problem(place, "evidence-corrupt", message, hint))
         return None
     expected = f"{record.demo}.{record.device}.json"
@@ -127,17 +124,6 @@ def _load(path: Path, problems: list[Problem]) -> Record | None:
         problems.append(Problem(place, "evidence-size", message, hint))
         return None
     return record
-
-
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-
-def _names(record: Record) -> Iterator[str]:
-    """What addresses, anchors and commands are made of, and links name."""
-    yield record.demo
-    yield from (metric.name for metric in record.result.metrics)
-    yield from (figure.name for figure in record.result.figures)
-    yield from (parameter.name for parameter in record.parameters)
 
 
 def _staleness(record: Record, path: Path, demos: Path) -> Problem | None:

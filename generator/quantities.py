@@ -19,6 +19,9 @@ MAX_EXPONENT = 400
 MAX_LENGTH = 200
 """Characters of a text that prints one number, its TeX included."""
 
+NOISE = Fraction(1, 10**6)
+"""Relative distance at which nobody says another number: ``4.0000001`` of 4 is no error of anyone."""
+
 
 class QuantityError(ValueError):
     """The text prints no number that can be compared; the message is one clause for its author."""
@@ -165,12 +168,14 @@ class Quantity:
 
         So are numbers that lie less than the last digit printed apart, the zeros of a whole number
         not counted (``16,000`` of 16,384), unless that is more than a twentieth (``2`` of 2.75).
-        A fraction and a power print no last digit.
+        A fraction and a power print no last digit. Nearer than ``NOISE``, digits say nothing more.
         """
         if self.equals(recorded):
             return True
         exact = as_fraction(recorded)
         apart = abs(self.value - exact)
+        if apart <= NOISE * abs(exact):
+            return True
         near = apart * 20 <= abs(exact)
         return near and (self.step == 0 or apart < self._last_digit())
 

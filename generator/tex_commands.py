@@ -27,6 +27,23 @@ _TOKEN = re.compile(
 _CHARACTERS = set(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-*/=<>()[]|.,:;!?'^_{} \n"
 )
+_STRUCTURE = re.compile(
+    r"(?P<last>\\\\\s*(?=\\end(?![A-Za-z])))"
+    r"|(?P<begin>\\begin\s*\{[^{}]*\}(?:\{[^{}]*\})?\s*(?=\[|\\end(?![A-Za-z])))"
+    r"|(?P<word>\\(?:sum|prod|max|min|sup|inf|lim|limsup|liminf|det|gcd|Pr)(?![A-Za-z])\s*'"
+    r"|\\operatorname\*?\s*\{[^{}]*\}\s*(?:\\(?:no)?limits(?![A-Za-z])|'))"
+    r"|\\(?P<bracket>left|middle|right)(?![A-Za-z])\s*(?:\\.)?"
+    r"|(?P<open>\{|\\begin(?![A-Za-z]))|(?P<close>\}|\\end(?![A-Za-z]))|\\.",
+    re.DOTALL,
+)
+_STRUCTURE_HINTS = {
+    "last": ("a row's end behind the last row", r"Write `\\` between rows alone."),
+    "begin": ("an environment that is empty or begins with `[`", "Write rows, and no option."),
+    "word": (
+        "a prime or limits on an operator",
+        r"Give the operator a name without a prime; `\operatorname*` has its limits below.",
+    ),
+}
 _COLUMNS = re.compile(r"\{[lcr]+\}")
 
 
@@ -64,6 +81,7 @@ def table() -> Table:
 
 def refused(tex: str) -> Iterator[Refusal]:
     """Each part of a formula that is not drawn alike everywhere."""
+    yield from _structure(tex)
     inside = at = 0
     while found := _TOKEN.match(tex, at):
         at = found.end()
@@ -89,6 +107,23 @@ def refused(tex: str) -> Iterator[Refusal]:
             at = found.end("command")
         elif not found["row"] and found["other"] not in _CHARACTERS | {"&"}:
             yield _character(found)
+
+
+def _structure(tex: str) -> Iterator[Refusal]:
+    r"""What each program builds in its own way, though each knows the commands; a ``\middle`` of no brackets."""
+    depth, brackets = 0, list[int]()
+    for found in _STRUCTURE.finditer(tex):
+        kind = found.lastgroup
+        depth += (kind in {"open", "begin"}) - (kind == "close")
+        if kind in _STRUCTURE_HINTS:
+            yield Refusal(found.start(), *_STRUCTURE_HINTS[kind])
+        elif found["bracket"] == "left":
+            brackets.append(depth)
+        elif found["bracket"] == "right":
+            del brackets[-1:]
+        elif found["bracket"] == "middle" and brackets[-1:] != [depth]:
+            hint = r"It stands between `\left` and `\right`, in no group of its own."
+            yield Refusal(found.start(), r"a `\middle` of no brackets", hint)
 
 
 def _environment(found: re.Match[str]) -> Iterator[Refusal]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
 import types
 from collections.abc import Mapping
@@ -131,7 +132,7 @@ def _decode_dataclass(kind: Any, value: Any, where: str) -> Any:
     if missing := sorted(needed - value.keys()):
         raise RecordError(f"{where or 'it'} lacks {', '.join(missing)}")
     if unknown := sorted(value.keys() - {f.name for f in fields}):
-        raise RecordError(f"{where or 'it'} has an unknown field {', '.join(unknown)}")
+        raise RecordError(f"{where or 'it'} has an unknown field {', '.join(unknown)[:40]}")
     decoded = {n: _decode(hints[n], value[n], f"{where}.{n}".lstrip(".")) for n in value}
     try:
         return kind(**decoded)
@@ -178,25 +179,38 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise RecordError(f"{name} is no number that a metric may have")
+    raise RecordError(f"{name[:40]} is no number that a metric may have")
+
+
+def _finite(literal: str) -> float:
+    number = float(literal)
+    return number if math.isfinite(number) else _no_constant(literal)
 
 
 def loads(text: str) -> Record:
     """The record in ``text``. Raises ``RecordError`` where it is not one, or was edited by hand."""
     try:
-        content = json.loads(text, parse_constant=_no_constant)
+        content = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
         raise RecordError("it is nested too deeply to be evidence") from None
     except json.JSONDecodeError as error:
         raise RecordError(
             f"it is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         ) from None
+    except RecordError:
+        raise
+    except ValueError:
+        raise RecordError("it holds a whole number of thousands of digits") from None
     if not isinstance(content, dict):
         _refuse("it", "an object", content)
     digest = content.pop("digest", None)
     if content.get("format") != FORMAT:
         _refuse("format", str(FORMAT), content.get("format"))
-    if digest != _digest(content):
+    try:
+        found = _digest(content)
+    except UnicodeEncodeError:
+        raise RecordError("it holds half a character: a surrogate without its other half") from None
+    if digest != found:
         raise RecordError("its digest does not match its content: it was edited by hand")
     del content["format"]
     record: Record = _decode(Record, content, "")

@@ -30,7 +30,8 @@ REACH = {
     "markup": {"lang"},
     "render": TEXT | {"line_ends", "mathml", "markup"},
     "quantities": PURE,
-    "evidence": TEXT | {"quantities"},
+    "soundness": PURE,
+    "evidence": TEXT | {"quantities", "soundness"},
 }
 """For modules whose arrows are few: all that they import, directly or not."""
 

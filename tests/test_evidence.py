@@ -150,6 +150,8 @@ def test_a_claim_that_holds_gets_its_verdict(made: Claim, state: str) -> None:
         (wrong("0.34", "overhead"), "claim-agrees", "rounding", "really said"),
         (wrong("16,000 B", "page"), "claim-agrees", "rounding", "really said"),
         (wrong("16 KB", "page"), "claim-agrees", "16384", "really said"),
+        (wrong("12.0000001 B/param", "states"), "claim-agrees", "rounding", "really said"),
+        (wrong("11.99999999999999999 B/param", "states"), "claim-agrees", "rounding", "said"),
         (wrong("1000", "cases"), "claim-agrees", "rounding", "really said"),
         (wrong("10^3", "cases"), "claim-agrees", "rounding", "really said"),
         (wrong("1/3", "overhead"), "claim-agrees", "0.333", "really said"),

@@ -141,6 +141,8 @@ def _built(chance: random.Random, depth: int) -> str:
 UNLIKE = [
     r"\underline{xy}", r"\mathrm{\beta}", r"a^{\big)}", r"a\square b", r"\boldsymbol{\arcsin}", r"\text{it's}",
     r"\bm{x}", r"\R", r"\begin{smallmatrix}a&b\end{smallmatrix}",
+    r"\middle|", r"\left({a\middle|b}\right)", r"\begin{cases}a&b\\\end{cases}", r"\begin{aligned}[t]a\end{aligned}",
+    r"\begin{bmatrix}\end{bmatrix}", r"\sum'", r"\operatorname{fl}\limits_x",
 ]  # fmt: skip
 
 

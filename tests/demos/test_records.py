@@ -145,6 +145,9 @@ def test_a_missing_field_is_named() -> None:
         ("[1]", "should be an object"),
         ('{"format": NaN}', "no number"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"format": 1, "demo": -1e999}', "no number"),
+        ('{"format": 1, "demo": ' + "9" * 5_000 + "}", "thousands of digits"),
+        ('{"format": 1, "demo": "\\ud800"}', "half a character"),
     ],
 )
 def test_what_is_no_record_is_refused(text: str, message: str) -> None:

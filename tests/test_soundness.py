@@ -1,0 +1,74 @@
+"""Records that can be read, and that no page could show: each is refused in a sentence."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator import soundness
+from generator.evidence import load_evidence
+from runnable_demos import records
+
+DEMOS = Path(__file__).parent / "library" / "runnable_demos"
+FILE = "float_sums.cpu.json"
+KNOWN = json.loads((DEMOS / "evidence" / FILE).read_text(encoding="utf-8"))
+
+
+def _double(record: dict[str, Any]) -> None:
+    """A forged metric before the true one: whoever looks a name up might find either."""
+    metrics = record["result"]["metrics"]
+    metrics.insert(0, {**metrics[4], "value": 5.0})
+
+
+def _figure(record: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = record["result"]["figures"][0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_double, "2 metrics are called `additions_ratio`"),
+        (lambda r: r["result"]["figures"].append(_figure(r)), "2 figures"),
+        (lambda r: r["parameters"].append(r["parameters"][0]), "2 parameters"),
+        (lambda r: r.update(demo="x" * 10_000 + "!"), "names nothing"),
+        (lambda r: r.update(title={"zh": "字"}), "title does not have words"),
+        (lambda r: r.update(question={}), "question does not have words"),
+        (lambda r: r["parameters"][0].update(help={"zh": "字", "en": " "}), r"help does not"),
+        (lambda r: r["result"]["metrics"][4]["label"].update(fr="mot"), r"metrics\[4\].label"),
+        (lambda r: r["result"]["metrics"][2].update(value=10**4000), "beyond"),
+        (lambda r: _figure(r)["series"][0].update(y=[1e308, -1e308, 0, 0]), "beyond"),
+        (lambda r: _figure(r)["x"].update(categories=[{"zh": "字", "en": "a"}]), "categories"),
+        (lambda r: r.update(recorded="yesterday"), "no date"),
+        (lambda r: r.update(recorded="20260131"), "no date"),
+    ],
+)
+def test_what_no_page_could_show_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], said: str
+) -> None:
+    """A record whose digest is right is refused for what it holds, in a sentence that is not long."""
+    content = copy.deepcopy(KNOWN)
+    del content["digest"]
+    change(content)
+    content["digest"] = records._digest(content)
+    (tmp_path / FILE).write_text(json.dumps(content), encoding="utf-8")
+    evidence, problems = load_evidence(tmp_path, DEMOS)
+    assert not evidence.records
+    assert [each.code for each in problems] == ["evidence-corrupt"]
+    assert len(problems[0].message) < 200
+    assert re.search(said, problems[0].message)
+
+
+def test_what_a_demo_records_is_sound() -> None:
+    """All records of this repository are shown."""
+    folders = (DEMOS / "evidence", Path(__file__).parent.parent / "runnable_demos" / "evidence")
+    paths = [path for folder in folders for path in folder.glob("*.json")]
+    assert len(paths) > 2
+    for path in paths:
+        assert soundness.fault(records.load(path)) is None, path.name
