@@ -163,12 +163,12 @@
     store.follow(ASIDE, () => changed());
     window.addEventListener("beforeunload", (event) => unsaved && event.preventDefault());
 
+    let undone; // what was replaced last, where it could not be stored: an earlier one may stand there still
     const before = () =>
-      store.read(BEFORE, (value) => {
+      undone || store.read(BEFORE, (value) => {
         const found = isObject(value) && date(value.replaced, REVIEWED) && read(JSON.stringify(value.progress));
         return found && { replaced: value.replaced, progress: found.progress };
-      }) || undone;
-    let undone; // the same, where it could not be stored
+      });
     // A moment that no earlier one of this progress reaches, though a clock may have been wrong.
     const now = () => new Date(Math.max(Date.now(), 1 + (Date.parse(mine.replaced) || 0))).toISOString();
 
@@ -192,7 +192,9 @@
       }),
       canUndo: () => Boolean(before()),
       undo: () => change(() => {
-        const { replaced, progress } = before();
+        const found = before();
+        if (!found) return mine; // another tab has undone it
+        const { replaced, progress } = found;
         store.remove(BEFORE);
         undone = undefined;
         const again = now();
