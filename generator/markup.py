@@ -86,8 +86,11 @@ def policy(scripts: Iterable[str] = (), *, alone: bool = False, preview: bool = 
     own = "" if alone else "'self' "
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     run = "'self' 'unsafe-inline'" if preview else f"{own}{hashes}".strip() or "'none'"
+    nothing = ("object-src", "frame-src", "media-src", "worker-src", "manifest-src")
     rules = {
-        "default-src": "'none'",
+        # Of a site's own pages Firefox fetches the next one beforehand, for which there is no other rule.
+        "default-src": "'none'" if alone else "'self'",
+        **({} if alone else dict.fromkeys(nothing, "'none'")),
         "script-src": run,
         "style-src": f"{own}'unsafe-inline'",
         "img-src": f"{own}data:",

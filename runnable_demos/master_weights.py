@@ -246,7 +246,7 @@ def run(config: Config, progress: Progress) -> Result:
             "",
             "computed",
             {"zh": "不舍入时的结果", "en": "the result without rounding"},
-            {"zh": "1 + nu", "en": "1 + nu"},
+            {"zh": "由公式 1 + nu 算出", "en": "the formula 1 + nu"},
         ),
         _exact(
             "bf16_after",

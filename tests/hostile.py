@@ -128,7 +128,7 @@ def filled_record(kind: Any, value: Any, name: str = "") -> Any:
     )
 
 
-_NAMES = {"demo", "device", "name", "size", "sources"}
+_NAMES = {"demo", "device", "name", "recorded", "size", "sources"}
 """What addresses, claims and hashes are made of: ``evidence`` refuses all but plain names."""
 
 

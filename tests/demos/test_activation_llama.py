@@ -72,7 +72,9 @@ def test_metrics() -> None:
     for norm, hidden in (("functional", 24), ("eager", 20)):
         expected = hidden + 4 + (8 * 11008 + 4 * 32 + 8) / 4096
         assert metrics[f"llama_7b_{norm}_norm_per_sbh"] == expected
-        assert metrics[f"llama_7b_{norm}_norm_layer"] == expected * 256 * 4096
+        layer = expected * 256 * 4096
+        assert metrics[f"llama_7b_{norm}_norm_layer"] == layer
+        assert metrics[f"llama_7b_{norm}_norm_stack"] == min(32, PRESETS["small"].layers) * layer
     assert metrics["coefficients_hold"] is True
     assert metrics["fake_equals_real"] is True
     shares = ("attention_share", "mlp_share", "norms_share")

@@ -141,9 +141,14 @@ def test_peaks_of_the_small_preset_by_hand(metrics: dict[str, float]) -> None:
             "adamw_foreach": 10 * p + steps + batch,
             "adamw_master": 16 * p + master + batch,
         }
+        norms = ("", "_functional_norm", "_eager_norm") if name == "7b" else ("",)
         for optimizer, peak in expected.items():
             for schedule in ("plain", "checkpointed"):
-                assert metrics[f"llama_{name}_{optimizer}_{schedule}"] == peak, (name, optimizer)
+                for norm in norms:  # activations are too few to matter, whatever the norm saves
+                    found = metrics[f"llama_{name}{norm}_{optimizer}_{schedule}"]
+                    assert found == peak, (name, norm, optimizer)
+        for norm in norms[1:]:
+            assert metrics[f"llama_{name}{norm}_peak_in_backward"] is False
         assert metrics[f"llama_{name}_peak_in_update"] is True
     assert metrics["llama_7b_activations"] == loss
     assert metrics["llama_7b_transients"] == 2 * V * 4096 + 2 * tokens * 4096

@@ -121,6 +121,26 @@ def test_a_moment_falls_only_below_beta_0998(values: dict[str, float], way: str)
     assert values[f"bf16_moment_{way}_falls_to_at_95"] == pytest.approx(1 / 64, rel=0.1)
 
 
+@pytest.mark.parametrize("beta", ["999", "99", "95"])
+@pytest.mark.parametrize(
+    ("way", "flags"),
+    [("loop", {"foreach": False}), ("foreach", {"foreach": True}), ("fused", {"fused": True})],
+)
+def test_pytorchs_own_adamw_says_the_same(
+    values: dict[str, float], way: str, flags: dict[str, bool], beta: str
+) -> None:
+    """One tensor and one optimizer by itself: a thousand gradients of 1, then a thousand of 1/8."""
+    w = torch.nn.Parameter(torch.ones(64, dtype=torch.bfloat16))
+    optimizer = torch.optim.AdamW([w], betas=(0.9, float(f"0.{beta}")), **flags)
+    for gradient in (1.0, 0.125):
+        w.grad = torch.full_like(w, gradient)
+        for _ in range(1000):
+            optimizer.step()
+    moment = optimizer.state[w]["exp_avg_sq"]
+    assert values[f"bf16_moment_{way}_falls_to_at_{beta}"] == float(moment[0])
+    assert moment.unique().numel() == 1
+
+
 def test_bytes_by_dtype(values: dict[str, float]) -> None:
     """A master is an fp32 number a weight, Kahan's carry a bf16 one."""
     assert values["master_bytes_per_param"] == 4

@@ -65,4 +65,4 @@ def test_a_change_counts_even_of_a_space(folder: Path, name: str) -> None:
 def test_what_the_folder_lacks_comes_from_the_package(tmp_path: Path) -> None:
     """A base of its own may use the measuring tools of this one."""
     (tmp_path / "demo.py").write_text("from runnable_demos.measure import fake\n")
-    assert names(tmp_path) == {"demo.py", "measure.py"}
+    assert names(tmp_path) == {"demo.py", "measure.py", "metrics.py"}
