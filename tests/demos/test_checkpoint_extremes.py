@@ -160,7 +160,7 @@ class Functional:
         return F.linear(y, down.weight, down.bias)
 
 
-def tracked_revolve(layers: Sequence[Thick], monkeypatch: pytest.MonkeyPatch) -> int:
+def tracked_revolve(layers: Sequence[Thick]) -> int:
     """Bytes at the peak of the binomial schedule, by PyTorch's own tracker."""
     z, weight = (torch.randn(CONFIG.batch, CONFIG.width) for _ in range(2))
     checkpoint_extremes.zero_gradients(layers)
@@ -180,20 +180,19 @@ def tracked_revolve(layers: Sequence[Thick], monkeypatch: pytest.MonkeyPatch) ->
         def peak(self) -> int:
             return super().peak - self.before
 
-    monkeypatch.setattr(checkpoint_extremes, "LiveMemory", Beside)
-    return revolve([Functional(layer) for layer in layers], z, weight, CONFIG.slots).peak
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint_extremes, "LiveMemory", Beside)
+        return revolve([Functional(layer) for layer in layers], z, weight, CONFIG.slots).peak
 
 
-def test_segments_of_thick_layers_are_cheap_and_high(
-    metrics: dict[str, Metric], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_of_thick_layers_are_cheap_and_high(metrics: dict[str, Metric]) -> None:
     """Segments that run 2L are lowest; Revolve goes below, and with their room runs L + rL - C(s + r, r - 1)."""
     layers, shape = [Thick(CONFIG.width) for _ in range(L)], (CONFIG.batch, CONFIG.width)
     segments = min(
         tracked_peak(partial(run_segments, layers, (k,) * (L // k)), layers, shape)
         for k in (1, 2, 4)
     )
-    few = tracked_revolve(layers, monkeypatch)
+    few = tracked_revolve(layers)
     assert metrics["thick_segments_peak"].value == segments / A
     assert metrics["thick_segments_forwards"].value == 2 * L
     assert metrics["thick_revolve_few_peak"].value == few / A
