@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 import runnable_demos
-from runnable_demos import discovery, lifetime, provenance, records
-from runnable_demos.metrics import FARTHEST, Metric, Parameter, Progress, Record, Result
+from runnable_demos.lab import discovery, lifetime, provenance, records
+from runnable_demos.lab.metrics import FARTHEST, Metric, Parameter, Progress, Record, Result
 
 Note = Callable[[str], None]
 """Called with a sentence that the demo's user has to know."""

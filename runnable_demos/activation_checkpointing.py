@@ -33,9 +33,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from runnable_demos.measure import LiveMemory, allocator_peak
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
-from runnable_demos.stacks import (
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory, allocator_peak
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.stacks import (
     Block,
     Forward,
     Layer,
@@ -57,6 +58,122 @@ QUESTION: Text = {
     "en": "What does a checkpoint store, what does it compute again and when, "
     "and are the gradients the same bit by bit?",
 }
+
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "同一随机种子，逐张量 torch.equal，每块一段与 k 块一段都比",
+  "torch.equal tensor by tensor with equal seeds, for segments of one block and of k",
+]
+[method.metrics]
+gradients_bit_equal = [
+  "",
+  "无 dropout，损失与全部梯度逐位相等",
+  "loss and all gradients bit-equal, without dropout",
+]
+gradients_bit_equal_dropout = [
+  "",
+  "有 dropout，损失与全部梯度逐位相等",
+  "loss and all gradients bit-equal, with dropout",
+]
+loss_equal_without_rng_state = [
+  "",
+  "不恢复随机数状态，损失仍然相等",
+  "without restoring the random state, the loss is still equal",
+]
+gradients_wrong_without_rng_state = [
+  "",
+  "不恢复随机数状态，梯度不等",
+  "without restoring the random state, gradients differ",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "存储的实时字节除以一层输出的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
+  "live bytes of storages over the bytes of one layer's output, without parameters and their gradients; checkpoints with preserve_rng_state=False",
+]
+[method.metrics]
+held_none = ["", "不设检查点，前向结束时持有的份数", "activations held after the forward without checkpoints"]
+held_segments = ["", "分段后，前向结束时持有的份数", "activations held after the forward with segments"]
+peak_none = ["", "不设检查点的峰值份数", "peak without checkpoints"]
+peak_segments = ["", "分段后的峰值份数", "peak with segments"]
+peak_each = ["", "每层一段的峰值份数", "peak with a segment a layer"]
+peak_last_kept = ["", "末段不设检查点的峰值份数", "peak with the last segment left alone"]
+
+[[method]]
+kind = "exact"
+how = ["各层自记的动作", "what the layers noted of themselves"]
+[method.metrics]
+layers_recomputed = ["", "重算的层次数", "layers that run again"]
+first_recomputed = ["", "最先重算的层", "layer that runs again first"]
+last_recomputed = ["", "最后重算的层", "layer that runs again last"]
+peak_segment = ["", "峰值出现在第几段", "segment in whose backward the peak falls"]
+
+[[method]]
+kind = "exact"
+how = ["FlopCounterMode 计数", "counted by FlopCounterMode"]
+[method.metrics]
+recompute_overhead = ["", "重算占不设检查点一步的 FLOPs", "FLOPs of recompute over a step without checkpoints"]
+recompute_overhead_last_kept = ["", "末段不设检查点时的同一比例", "the same with the last segment left alone"]
+block_recompute_overhead = [
+  "",
+  "每块一个检查点，重算占一步的 FLOPs",
+  "FLOPs of recompute over a step, with a checkpoint a block",
+]
+
+[[method]]
+kind = "exact"
+how = ["前向与反向之间存活的字节除以词元数与块数", "bytes live between forward and backward over tokens and blocks"]
+[method.metrics]
+block_held_none = ["B/token", "不设检查点，每块每词元持有", "held a token and block without checkpoints"]
+block_held_each = ["B/token", "每块一个检查点，每块每词元持有", "held a token and block with a checkpoint a block"]
+block_held_ratio = ["", "两者之比", "the first over the second"]
+
+[[method]]
+kind = "exact"
+how = ["一步之内的实时峰值，不计参数与参数梯度", "live peak of a step, without parameters and their gradients"]
+[method.metrics]
+block_peak_ratio = ["", "峰值之比：不设检查点 / 每块一个", "ratio of peaks: without checkpoints over one a block"]
+
+[[method]]
+kind = "measured"
+how = [
+  "第二次运行的 torch.cuda.max_memory_allocated，减去运行前已分配的字节",
+  "torch.cuda.max_memory_allocated of a second run, less what was allocated before it",
+]
+only = "gpu"
+[method.metrics]
+block_none_allocated = [
+  "B",
+  "不设检查点，一步分配的峰值",
+  "peak that a step allocates, without checkpoints",
+]
+block_each_allocated = [
+  "B",
+  "每块一个检查点，一步分配的峰值",
+  "peak that a step allocates, with a checkpoint a block",
+]
+
+[figure.order]
+title = ["哪一层在何时运行", "Which layer runs when"]
+x = {label = ["第几个动作", "action"]}
+y = {label = ["层", "layer"]}
+[figure.order.series]
+forward = ["measured", "前向", "forward"]
+backward = ["measured", "反向", "backward"]
+recompute = ["measured", "重算第 {nth} 段", "recompute segment {nth}"]
+
+[figure.live]
+title = ["一步之中存活的激活", "Activations alive during a step"]
+x = {label = ["第几个动作", "action"]}
+y = {label = ["存活字节 / 一层输出", "live bytes / one layer's output"]}
+[figure.live.series]
+none = ["step", "不设检查点", "no checkpoints"]
+segments = ["step", "{k} 层一段", "segments of {k}"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -150,107 +267,21 @@ def bit_equal(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def order_figure(log: Sequence[Event], k: int) -> Figure:
-    """Which layer runs when: time to the right, layers upward."""
-    runs: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for t, event in enumerate(log, start=1):
-        segment = (event.layer - 1) // k + 1 if event.moment == "recompute" else 0
-        runs.setdefault((event.moment, segment), []).append((float(t), float(event.layer)))
-    names = {"forward": "前向", "backward": "反向"}
-    series = []
-    for (moment, segment), points in runs.items():
-        times, layers = zip(*points, strict=True)
-        label: Text = (
-            {"zh": f"重算第 {segment} 段", "en": f"recompute segment {segment}"}
-            if segment
-            else {"zh": names[moment], "en": moment}
-        )
-        series.append(Series(label, times, layers))
-    return Figure(
-        "order",
-        {"zh": "哪一层在何时运行", "en": "Which layer runs when"},
-        Axis({"zh": "第几个动作", "en": "action"}),
-        Axis({"zh": "层", "en": "layer"}),
-        tuple(series),
-    )
-
-
-def live_figure(logs: Sequence[tuple[Text, Sequence[Event]]], activation: int) -> Figure:
-    """The most bytes alive during each action, in activations."""
-    return Figure(
-        "live",
-        {"zh": "一步之中存活的激活", "en": "Activations alive during a step"},
-        Axis({"zh": "第几个动作", "en": "action"}),
-        Axis({"zh": "存活字节 / 一层输出", "en": "live bytes / one layer's output"}),
-        tuple(
-            Series(
-                label,
-                tuple(float(t) for t, _ in enumerate(log, start=1)),
-                tuple(event.live / activation for event in log),
-                "step",
-            )
-            for label, log in logs
-        ),
-    )
-
-
-def allocated(blocks: Sequence[nn.Module], shape: Sequence[int], device: str) -> tuple[Metric, ...]:
-    """On a GPU: how far a step raises the allocator's peak, with and without checkpoints."""
-    x = torch.randn(*shape, device=device)
-
-    def metric(name: str, forward: Forward, zh: str, en: str) -> Metric:
-        label = {"zh": f"{zh}，一步分配的峰值", "en": f"peak that a step allocates, {en}"}
-        return allocator_peak(f"block_{name}_allocated", label, lambda: forward(x).sum().backward())
-
-    return (
-        metric("none", partial(run_layers, blocks), "不设检查点", "without checkpoints"),
-        metric(
-            "each",
-            partial(run_segments, blocks, (1,) * len(blocks)),
-            "每块一个检查点",
-            "with a checkpoint a block",
-        ),
-    )
-
-
-def run(config: Config, progress: Progress) -> Result:
-    """The textbook's example, traced; then transformer blocks."""
-    L, k, device = config.layers, min(config.segment, config.layers), config.device
-    segments = equal_segments(L, k)
-
-    progress(0.0, f"{L} layers in segments of {k}")
-    shape = (config.batch, config.width)
-    a = config.batch * config.width * 4  # bytes of one layer's output
-    layers = [Layer(config.width).to(device) for _ in range(L)]
-    plain = partial(run_layers, layers)
-    checkpointed = partial(run_segments, layers, segments)
-    kept = partial(run_segments, layers, segments, keep_last=True)
-    none, none_log = trace_step(layers, None, shape, device)
-    step, log = trace_step(layers, segments, shape, device)
-    each = measure_step(partial(run_segments, layers, (1,) * L), layers, shape, device)
-    last_kept = measure_step(kept, layers, shape, device)
-    flops = step_flops(plain, shape, device)
-    again = [event.layer for event in log if event.moment == "recompute"]
-    peak_segment = (max(log, key=lambda event: event.live).layer - 1) // k + 1
-
-    progress(0.4, "transformer blocks")
-    block_shape = (1, config.tokens, config.hidden)
-    blocks = [Block(config.hidden, config.heads).to(device) for _ in range(L)]
-    block_plain = partial(run_layers, blocks)
-    block_each = partial(run_segments, blocks, (1,) * L)
-    block_none = measure_step(block_plain, blocks, block_shape, device)
-    block_step = measure_step(block_each, blocks, block_shape, device)
-    block_flops = step_flops(block_plain, block_shape, device)
-    block_again = step_flops(block_each, block_shape, device) - block_flops
-
-    progress(0.7, "gradients")
-    x = torch.randn(*block_shape, device=device)
-    equal = {}
-    for name, rate in (("plain", 0.0), ("dropout", config.dropout)):
+def compare_gradients(
+    config: Config, blocks: Sequence[Block], segments: Sequence[int], found: Findings
+) -> None:
+    """Loss and gradients with checkpoints and without, by segments of one block and of k."""
+    x = torch.randn(1, config.tokens, config.hidden, device=config.device)
+    plain = partial(run_layers, blocks)
+    each = (1,) * len(blocks)
+    for name, rate in (
+        ("gradients_bit_equal", 0.0),
+        ("gradients_bit_equal_dropout", config.dropout),
+    ):
         for block in blocks:
             block.dropout.p = rate
-        reference = loss_and_gradients(block_plain, blocks, x, config.seed)
-        equal[name] = all(
+        reference = loss_and_gradients(plain, blocks, x, config.seed)
+        found[name] = all(
             bit_equal(
                 reference,
                 loss_and_gradients(
@@ -260,178 +291,86 @@ def run(config: Config, progress: Progress) -> Result:
                     config.seed,
                 ),
             )
-            for lengths in ((1,) * L, segments)
+            for lengths in (each, segments)
         )
-    forgetful = loss_and_gradients(block_each, blocks, x, config.seed)
-    on_gpu = allocated(blocks, block_shape, device) if device == "cuda" else ()
-    progress(1.0, "done")
+    # The forward is the same; the recomputation drops other numbers.
+    forgetful = loss_and_gradients(partial(run_segments, blocks, each), blocks, x, config.seed)
+    found["loss_equal_without_rng_state"] = torch.equal(reference[0], forgetful[0])
+    found["gradients_wrong_without_rng_state"] = not bit_equal(reference[1:], forgetful[1:])
 
-    live: Text = {
-        "zh": "存储的实时字节除以一层输出的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
-        "en": "live bytes of storages over the bytes of one layer's output, "
-        "without parameters and their gradients; checkpoints with preserve_rng_state=False",
-    }
-    bits: Text = {
-        "zh": "同一随机种子，逐张量 torch.equal，每块一段与 k 块一段都比",
-        "en": "torch.equal tensor by tensor with equal seeds, for segments of one block and of k",
-    }
-    traced: Text = {"zh": "各层自记的动作", "en": "what the layers noted of themselves"}
-    counted: Text = {"zh": "FlopCounterMode 计数", "en": "counted by FlopCounterMode"}
-    block_bytes: Text = {
-        "zh": "前向与反向之间存活的字节除以词元数与块数",
-        "en": "bytes live between forward and backward over tokens and blocks",
-    }
 
-    def activations(name: str, value: int, zh: str, en: str) -> Metric:
-        return Metric(name, value / a, "", "exact", {"zh": zh, "en": en}, live)
-
-    def fact(name: str, value: bool, zh: str, en: str) -> Metric:
-        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, bits)
-
-    def count(name: str, value: int, zh: str, en: str) -> Metric:
-        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, traced)
-
-    def share(name: str, value: int, whole: int, zh: str, en: str) -> Metric:
-        return Metric(name, value / whole, "", "exact", {"zh": zh, "en": en}, counted)
-
-    return Result(
-        metrics=(
-            fact(
-                "gradients_bit_equal",
-                equal["plain"],
-                "无 dropout，损失与全部梯度逐位相等",
-                "loss and all gradients bit-equal, without dropout",
-            ),
-            fact(
-                "gradients_bit_equal_dropout",
-                equal["dropout"],
-                "有 dropout，损失与全部梯度逐位相等",
-                "loss and all gradients bit-equal, with dropout",
-            ),
-            fact(
-                "loss_equal_without_rng_state",
-                torch.equal(reference[0], forgetful[0]),
-                "不恢复随机数状态，损失仍然相等",
-                "without restoring the random state, the loss is still equal",
-            ),
-            fact(
-                "gradients_wrong_without_rng_state",
-                not bit_equal(reference[1:], forgetful[1:]),
-                "不恢复随机数状态，梯度不等",
-                "without restoring the random state, gradients differ",
-            ),
-            activations(
-                "held_none",
-                none.held,
-                "不设检查点，前向结束时持有的份数",
-                "activations held after the forward without checkpoints",
-            ),
-            activations(
-                "held_segments",
-                step.held,
-                "分段后，前向结束时持有的份数",
-                "activations held after the forward with segments",
-            ),
-            activations("peak_none", none.peak, "不设检查点的峰值份数", "peak without checkpoints"),
-            activations("peak_segments", step.peak, "分段后的峰值份数", "peak with segments"),
-            activations(
-                "peak_each", each.peak, "每层一段的峰值份数", "peak with a segment a layer"
-            ),
-            activations(
-                "peak_last_kept",
-                last_kept.peak,
-                "末段不设检查点的峰值份数",
-                "peak with the last segment left alone",
-            ),
-            count(
-                "layers_recomputed",
-                len(again),
-                "重算的层次数",
-                "layers that run again",
-            ),
-            count("first_recomputed", again[0], "最先重算的层", "layer that runs again first"),
-            count("last_recomputed", again[-1], "最后重算的层", "layer that runs again last"),
-            count(
-                "peak_segment",
-                peak_segment,
-                "峰值出现在第几段",
-                "segment in whose backward the peak falls",
-            ),
-            share(
-                "recompute_overhead",
-                step_flops(checkpointed, shape, device) - flops,
-                flops,
-                "重算占不设检查点一步的 FLOPs",
-                "FLOPs of recompute over a step without checkpoints",
-            ),
-            share(
-                "recompute_overhead_last_kept",
-                step_flops(kept, shape, device) - flops,
-                flops,
-                "末段不设检查点时的同一比例",
-                "the same with the last segment left alone",
-            ),
-            Metric(
-                "block_held_none",
-                block_none.held / config.tokens / L,
-                "B/token",
-                "exact",
-                {
-                    "zh": "不设检查点，每块每词元持有",
-                    "en": "held a token and block without checkpoints",
-                },
-                block_bytes,
-            ),
-            Metric(
-                "block_held_each",
-                block_step.held / config.tokens / L,
-                "B/token",
-                "exact",
-                {
-                    "zh": "每块一个检查点，每块每词元持有",
-                    "en": "held a token and block with a checkpoint a block",
-                },
-                block_bytes,
-            ),
-            Metric(
-                "block_held_ratio",
-                block_none.held / block_step.held,
-                "",
-                "exact",
-                {"zh": "两者之比", "en": "the first over the second"},
-                block_bytes,
-            ),
-            Metric(
-                "block_peak_ratio",
-                block_none.peak / block_step.peak,
-                "",
-                "exact",
-                {
-                    "zh": "峰值之比：不设检查点 / 每块一个",
-                    "en": "ratio of peaks: without checkpoints over one a block",
-                },
-                {
-                    "zh": "一步之内的实时峰值，不计参数与参数梯度",
-                    "en": "live peak of a step, without parameters and their gradients",
-                },
-            ),
-            share(
-                "block_recompute_overhead",
-                block_again,
-                block_flops,
-                "每块一个检查点，重算占一步的 FLOPs",
-                "FLOPs of recompute over a step, with a checkpoint a block",
-            ),
-            *on_gpu,
-        ),
-        figures=(
-            order_figure(log, k),
-            live_figure(
-                (
-                    ({"zh": "不设检查点", "en": "no checkpoints"}, none_log),
-                    ({"zh": f"{k} 层一段", "en": f"segments of {k}"}, log),
-                ),
-                a,
-            ),
-        ),
+def draw_steps(
+    none: Sequence[Event], log: Sequence[Event], k: int, a: int, found: Findings
+) -> None:
+    """Which layer runs when, and the most bytes alive during each action, in activations."""
+    runs: dict[tuple[Moment, int], list[tuple[int, int]]] = {}
+    for t, event in enumerate(log, start=1):
+        segment = (event.layer - 1) // k + 1 if event.moment == "recompute" else 0
+        runs.setdefault((event.moment, segment), []).append((t, event.layer))
+    lines = []
+    for (moment, segment), points in runs.items():
+        times, numbers = zip(*points, strict=True)
+        lines.append(Line(moment, times, numbers, {"nth": segment} if segment else {}))
+    found.draw("order", *lines)
+    found.draw(
+        "live",
+        Line("none", range(1, len(none) + 1), [event.live / a for event in none]),
+        Line("segments", range(1, len(log) + 1), [event.live / a for event in log]),
     )
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """The textbook's example, traced; then transformer blocks."""
+    L, k, device = config.layers, min(config.segment, config.layers), config.device
+    found = Findings(MEASURES, config, k=k)
+    segments = equal_segments(L, k)
+
+    progress(0.0, f"{L} layers in segments of {k}")
+    shape: tuple[int, ...] = (config.batch, config.width)
+    a = config.batch * config.width * 4  # bytes of one layer's output
+    layers = [Layer(config.width).to(device) for _ in range(L)]
+    none, none_log = trace_step(layers, None, shape, device)
+    found["held_none"], found["peak_none"] = none.held / a, none.peak / a
+    step, log = trace_step(layers, segments, shape, device)
+    found["held_segments"], found["peak_segments"] = step.held / a, step.peak / a
+    each = measure_step(partial(run_segments, layers, (1,) * L), layers, shape, device)
+    found["peak_each"] = each.peak / a
+    kept = partial(run_segments, layers, segments, keep_last=True)
+    found["peak_last_kept"] = measure_step(kept, layers, shape, device).peak / a
+
+    again = [event.layer for event in log if event.moment == "recompute"]
+    found["layers_recomputed"] = len(again)
+    found["first_recomputed"], found["last_recomputed"] = again[0], again[-1]
+    found["peak_segment"] = (max(log, key=lambda event: event.live).layer - 1) // k + 1
+    draw_steps(none_log, log, k, a, found)
+
+    flops = step_flops(partial(run_layers, layers), shape, device)
+    checkpointed = partial(run_segments, layers, segments)
+    found["recompute_overhead"] = (step_flops(checkpointed, shape, device) - flops) / flops
+    found["recompute_overhead_last_kept"] = (step_flops(kept, shape, device) - flops) / flops
+
+    progress(0.4, "transformer blocks")
+    shape = (1, config.tokens, config.hidden)
+    blocks = [Block(config.hidden, config.heads).to(device) for _ in range(L)]
+    plain, checkpointed = partial(run_layers, blocks), partial(run_segments, blocks, (1,) * L)
+    none = measure_step(plain, blocks, shape, device)
+    each = measure_step(checkpointed, blocks, shape, device)
+    found["block_held_none"] = none.held / config.tokens / L
+    found["block_held_each"] = each.held / config.tokens / L
+    found["block_held_ratio"] = none.held / each.held
+    found["block_peak_ratio"] = none.peak / each.peak
+    flops = step_flops(plain, shape, device)
+    found["block_recompute_overhead"] = (step_flops(checkpointed, shape, device) - flops) / flops
+
+    progress(0.7, "gradients")
+    compare_gradients(config, blocks, segments, found)
+    if device == "cuda":
+        x = torch.randn(*shape, device=device)
+
+        def train(forward: Forward) -> None:
+            forward(x).sum().backward()
+
+        found["block_none_allocated"] = allocator_peak(partial(train, plain))
+        found["block_each_allocated"] = allocator_peak(partial(train, checkpointed))
+    progress(1.0, "done")
+    return found.result()

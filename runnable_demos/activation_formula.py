@@ -33,24 +33,75 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runnable_demos.measure import fake, saved_tensors
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    Unit,
-    parameter,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import fake, saved_tensors
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "激活公式 sbh(34 + 5as/h)", "en": "The activation formula sbh(34 + 5as/h)"}
 QUESTION: Text = {
     "zh": "GPT 一层的激活真是 sbh(34 + 5as/h) 字节吗？哪里不一样，为什么？",
     "en": "Does a GPT layer really save sbh(34 + 5as/h) bytes? Where not, and why?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "在只差一个因子的几个尺寸上量保存的字节，由差值解出；bf16，每块存储计一次，不含参数",
+  "solved from the bytes saved at sizes that differ in one factor; bf16, each storage once, no parameters",
+]
+[method.metrics]
+linear = ["", "整层 sbh 的系数", "layer, coefficient of sbh"]
+quadratic = ["", "整层 as²b 的系数", "layer, coefficient of as²b"]
+per_token = ["B/token", "整层每个 token 另加的字节", "layer, bytes a token besides"]
+coefficients_hold = ["", "系数逐字节预测另一尺寸", "coefficients predict another size"]
+attention_linear = ["", "注意力 sbh 的系数", "attention, sbh"]
+attention_quadratic = ["", "注意力 as²b 的系数", "attention, as²b"]
+mlp_linear = ["", "MLP sbh 的系数", "MLP, sbh"]
+norms_linear = ["", "两个 LayerNorm sbh 的系数", "both norms, sbh"]
+fp32_linear = ["", "fp32 时 sbh 的系数", "in fp32, sbh"]
+fp32_quadratic = ["", "fp32 时 as²b 的系数", "in fp32, as²b"]
+no_dropout_linear = ["", "无 dropout 时 sbh 的系数", "without dropout, sbh"]
+no_dropout_quadratic = ["", "无 dropout 时 as²b 的系数", "without dropout, as²b"]
+cpu_dropout_linear = ["", "CPU 的 F.dropout：sbh", "F.dropout on the CPU, sbh"]
+cpu_dropout_quadratic = ["", "CPU 的 F.dropout：as²b", "F.dropout on the CPU, as²b"]
+masked_fill_extra = [
+  "B",
+  "masked_fill 比加 −∞ 多存的字节，每个 s² 位置",
+  "what masked_fill saves more than adding −∞, a place of s²",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "fake 张量上按 GPT-3 175B 的尺寸（s=2048，b=1，h=12288，a=96）量保存的字节",
+  "bytes saved at the size of GPT-3 175B (s=2048, b=1, h=12288, a=96), on fake tensors",
+]
+[method.metrics]
+gpt3_layer = ["B", "GPT-3 一层", "a layer of GPT-3"]
+gpt3_stack = ["B", "GPT-3 的 L 层", "L layers of GPT-3"]
+gpt3_layer_fused = ["B", "GPT-3 一层，flash", "a layer of GPT-3, flash"]
+gpt3_fused_per_sbh = ["", "flash 时每 sbh 的字节", "flash, bytes for sbh"]
+gpt3_fused_ratio = ["", "标准与 flash 之比", "standard over flash"]
+
+[[method]]
+kind = "exact"
+how = [
+  "同一代码在真实张量上保存的字节与 fake 张量上相等",
+  "the same code saves the same bytes on real tensors as on fake ones",
+]
+[method.metrics]
+fake_equals_real = ["", "fake 与真实相等", "fake equals real"]
+
+[figure.layer_over_length]
+title = ["GPT-3 一层保存的字节", "Bytes saved by a layer of GPT-3"]
+x = {label = ["序列长度 s", "length s"]}
+y = {label = ["字节", "bytes"], unit = "B"}
+[figure.layer_over_length.series]
+norms = ["bar", "LayerNorm", "norms"]
+mlp = ["bar", "MLP", "MLP"]
+attention = ["bar", "注意力", "attention"]
+"""
 
 
 @dataclass(frozen=True)
@@ -240,132 +291,58 @@ def solve(shape: Shape, variant: Variant = PAPER, part: Part = Block) -> Coeffic
 
 # --- the demo ------------------------------------------------------------------------------------
 
-SOLVED: Text = {
-    "zh": "在只差一个因子的几个尺寸上量保存的字节，由差值解出；bf16，每块存储计一次，不含参数",
-    "en": "solved from the bytes saved at sizes that differ in one factor; bf16, each storage once, "
-    "no parameters",
-}
-GPT3_HOW: Text = {
-    "zh": "fake 张量上按 GPT-3 175B 的尺寸（s=2048，b=1，h=12288，a=96）量保存的字节",
-    "en": "bytes saved at the size of GPT-3 175B (s=2048, b=1, h=12288, a=96), on fake tensors",
-}
-REAL_HOW: Text = {
-    "zh": "同一代码在真实张量上保存的字节与 fake 张量上相等",
-    "en": "the same code saves the same bytes on real tensors as on fake ones",
-}
-
-# name: unit, 中文, English, how
-EXACT: dict[str, tuple[Unit, str, str, Text]] = {
-    "linear": ("", "整层 sbh 的系数", "layer, coefficient of sbh", SOLVED),
-    "quadratic": ("", "整层 as²b 的系数", "layer, coefficient of as²b", SOLVED),
-    "per_token": ("B/token", "整层每个 token 另加的字节", "layer, bytes a token besides", SOLVED),
-    "coefficients_hold": (
-        "",
-        "系数逐字节预测另一尺寸",
-        "coefficients predict another size",
-        SOLVED,
-    ),
-    "attention_linear": ("", "注意力 sbh 的系数", "attention, sbh", SOLVED),
-    "attention_quadratic": ("", "注意力 as²b 的系数", "attention, as²b", SOLVED),
-    "mlp_linear": ("", "MLP sbh 的系数", "MLP, sbh", SOLVED),
-    "norms_linear": ("", "两个 LayerNorm sbh 的系数", "both norms, sbh", SOLVED),
-    "fp32_linear": ("", "fp32 时 sbh 的系数", "in fp32, sbh", SOLVED),
-    "fp32_quadratic": ("", "fp32 时 as²b 的系数", "in fp32, as²b", SOLVED),
-    "no_dropout_linear": ("", "无 dropout 时 sbh 的系数", "without dropout, sbh", SOLVED),
-    "no_dropout_quadratic": ("", "无 dropout 时 as²b 的系数", "without dropout, as²b", SOLVED),
-    "cpu_dropout_linear": ("", "CPU 的 F.dropout：sbh", "F.dropout on the CPU, sbh", SOLVED),
-    "cpu_dropout_quadratic": ("", "CPU 的 F.dropout：as²b", "F.dropout on the CPU, as²b", SOLVED),
-    "masked_fill_extra": (
-        "B",
-        "masked_fill 比加 −∞ 多存的字节，每个 s² 位置",
-        "what masked_fill saves more than adding −∞, a place of s²",
-        SOLVED,
-    ),
-    "gpt3_layer": ("B", "GPT-3 一层", "a layer of GPT-3", GPT3_HOW),
-    "gpt3_stack": ("B", "GPT-3 的 L 层", "L layers of GPT-3", GPT3_HOW),
-    "gpt3_layer_fused": ("B", "GPT-3 一层，flash", "a layer of GPT-3, flash", GPT3_HOW),
-    "gpt3_fused_per_sbh": ("", "flash 时每 sbh 的字节", "flash, bytes for sbh", GPT3_HOW),
-    "gpt3_fused_ratio": ("", "标准与 flash 之比", "standard over flash", GPT3_HOW),
-    "fake_equals_real": ("", "fake 与真实相等", "fake equals real", REAL_HOW),
-}
-
-
-def breakdown_figure(shape: Shape) -> Figure:
-    """Bytes of a GPT-3 layer over the length, by part, as stacked bars."""
-    lengths = [512, 1024, 2048, 4096, 8192]
-    parts: list[tuple[str, str, Part, int]] = [
-        ("LayerNorm", "norms", norms, 2),
-        ("MLP", "MLP", MLP, 1),
-        ("注意力", "attention", Attention, 1),
-    ]
-    return Figure(
-        "layer_over_length",
-        {"zh": "GPT-3 一层保存的字节", "en": "Bytes saved by a layer of GPT-3"},
-        Axis(
-            {"zh": "序列长度 s", "en": "length s"},
-            categories=tuple({"zh": str(n), "en": str(n)} for n in lengths),
-        ),
-        Axis({"zh": "字节", "en": "bytes"}, "B"),
-        tuple(
-            Series(
-                {"zh": zh, "en": en},
-                tuple(map(float, range(len(lengths)))),
-                tuple(
-                    float(times * layer_bytes(replace(shape, s=n), PAPER, part)) for n in lengths
-                ),
-                "bar",
-            )
-            for zh, en, part, times in parts
-        ),
-    )
+LENGTHS = (512, 1024, 2048, 4096, 8192)
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Coefficients of the whole and of its parts, departures, and GPT-3's layer."""
+    found = Findings(MEASURES, config)
     shape = Shape(config.length, config.batch, config.width, config.heads)
     progress(0.0, "sbh(34 + 5as/h)")
     whole = solve(shape)
-    attention, mlp = solve(shape, part=Attention), solve(shape, part=MLP)
-    norm = solve(shape, part=norms)
+    found["linear"] = whole.sbh
+    found["quadratic"] = whole.as2b
+    found["per_token"] = whole.sb
+    found["coefficients_hold"] = whole.hold
+    attention = solve(shape, part=Attention)
+    found["attention_linear"] = attention.sbh
+    found["attention_quadratic"] = attention.as2b
+    found["mlp_linear"] = solve(shape, part=MLP).sbh
+    found["norms_linear"] = 2 * solve(shape, part=norms).sbh
 
     progress(0.4, "departures")
-    fp32 = solve(shape, Variant(dtype=torch.float32))
-    no_dropout = solve(shape, Variant(dropout="none"))
-    cpu_dropout = solve(shape, Variant(dropout="cpu"))
-    masked = layer_bytes(shape, Variant(masked_fill=True)) - layer_bytes(shape)
+    departures = {
+        "fp32": Variant(dtype=torch.float32),
+        "no_dropout": Variant(dropout="none"),
+        "cpu_dropout": Variant(dropout="cpu"),
+    }
+    for name, variant in departures.items():
+        solved = solve(shape, variant)
+        found[f"{name}_linear"] = solved.sbh
+        found[f"{name}_quadratic"] = solved.as2b
+    more = layer_bytes(shape, Variant(masked_fill=True)) - layer_bytes(shape)
+    found["masked_fill_extra"] = more / shape.s**2
 
     progress(0.7, "GPT-3")
-    gpt3 = layer_bytes(GPT3)
-    gpt3_fused = layer_bytes(GPT3, Variant(fused=True))
+    layer = layer_bytes(GPT3)
+    fused = layer_bytes(GPT3, Variant(fused=True))
+    found["gpt3_layer"] = layer
+    found["gpt3_stack"] = layer_bytes(GPT3, part=stack(config.layers))
+    found["gpt3_layer_fused"] = fused
+    found["gpt3_fused_per_sbh"] = fused / (GPT3.s * GPT3.b * GPT3.h)
+    found["gpt3_fused_ratio"] = layer / fused
+    parts: dict[str, tuple[int, Part]] = {
+        "norms": (2, norms),
+        "mlp": (1, MLP),
+        "attention": (1, Attention),
+    }
+    bars = []
+    for name, (times, part) in parts.items():
+        nbytes = [times * layer_bytes(replace(GPT3, s=n), PAPER, part) for n in LENGTHS]
+        bars.append(Line(name, range(len(LENGTHS)), nbytes))
+    found.draw("layer_over_length", *bars, places=LENGTHS)
 
     progress(0.9, "real")
-    values: dict[str, float] = {
-        "linear": whole.sbh,
-        "quadratic": whole.as2b,
-        "per_token": whole.sb,
-        "coefficients_hold": whole.hold,
-        "attention_linear": attention.sbh,
-        "attention_quadratic": attention.as2b,
-        "mlp_linear": mlp.sbh,
-        "norms_linear": 2 * norm.sbh,
-        "fp32_linear": fp32.sbh,
-        "fp32_quadratic": fp32.as2b,
-        "no_dropout_linear": no_dropout.sbh,
-        "no_dropout_quadratic": no_dropout.as2b,
-        "cpu_dropout_linear": cpu_dropout.sbh,
-        "cpu_dropout_quadratic": cpu_dropout.as2b,
-        "masked_fill_extra": masked / shape.s**2,
-        "gpt3_layer": gpt3,
-        "gpt3_stack": layer_bytes(GPT3, part=stack(config.layers)),
-        "gpt3_layer_fused": gpt3_fused,
-        "gpt3_fused_per_sbh": gpt3_fused / (GPT3.s * GPT3.b * GPT3.h),
-        "gpt3_fused_ratio": gpt3 / gpt3_fused,
-        "fake_equals_real": layer_bytes(shape) == layer_bytes(shape, real=config.device),
-    }
-    metrics = tuple(
-        Metric(name, values[name], unit, "exact", {"zh": zh, "en": en}, how)
-        for name, (unit, zh, en, how) in EXACT.items()
-    )
-    figures = (breakdown_figure(GPT3),)
+    found["fake_equals_real"] = layer_bytes(shape) == layer_bytes(shape, real=config.device)
     progress(1.0, "")
-    return Result(metrics, figures)
+    return found.result()

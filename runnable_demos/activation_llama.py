@@ -33,7 +33,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from runnable_demos.llama import (
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import fake, saved_tensors
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.llama import (
     DEFAULT,
     LLAMA_7B,
     LLAMA_13B,
@@ -47,18 +50,6 @@ from runnable_demos.llama import (
     Variant,
     rotary,
 )
-from runnable_demos.measure import fake, saved_tensors
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    Unit,
-    parameter,
-)
 
 TITLE: Text = {
     "zh": "现代块的激活：RMSNorm、SwiGLU、GQA",
@@ -68,6 +59,93 @@ QUESTION: Text = {
     "zh": "Llama 式的一层保存多少字节？34 变成了多少？",
     "en": "How much does a Llama-style layer save, and what becomes of 34?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "在只差一个因子的几个尺寸上量保存的字节，由差值解出；bf16，不含参数与旋转表",
+  "solved from the bytes saved at sizes that differ in one factor; bf16, without parameters and rotary tables",
+]
+[method.metrics]
+hidden = ["", "sbh 的系数", "coefficient of sbh"]
+gate = ["", "sbf 的系数", "coefficient of sbf"]
+keys = ["", "sb·gd 的系数", "coefficient of sb·gd"]
+heads = ["", "asb 的系数", "coefficient of asb"]
+squares = ["", "as²b 的系数", "coefficient of as²b"]
+per_token = ["B/token", "每个 token 另加的字节", "bytes a token besides"]
+coefficients_hold = ["", "系数逐字节预测另一尺寸", "they predict another size"]
+math_hidden = ["", "不融合注意力：sbh", "attention not fused, sbh"]
+math_keys = ["", "不融合注意力：sb·gd", "attention not fused, sb·gd"]
+math_squares = ["", "不融合注意力：as²b", "attention not fused, as²b"]
+fused_gate = ["", "融合 SwiGLU：sbf", "SwiGLU fused, sbf"]
+functional_norm_hidden = ["", "CPU 的 F.rms_norm：sbh", "F.rms_norm on the CPU, sbh"]
+eager_norm_hidden = ["", "Hugging Face 写法的 RMSNorm：sbh", "RMSNorm as Hugging Face writes it, sbh"]
+
+[[method]]
+kind = "exact"
+how = [
+  "fake 张量上按真实尺寸量一层保存的字节，批为 1",
+  "bytes saved by one layer of the real size on fake tensors, batch 1",
+]
+[method.metrics]
+llama_7b_eager_norm_layer = [
+  "B",
+  "一层，7B，Hugging Face 写法的 RMSNorm",
+  "a layer, 7B, RMSNorm as Hugging Face writes it",
+]
+llama_7b_eager_norm_stack = [
+  "B",
+  "全部层，7B，Hugging Face 写法的 RMSNorm",
+  "all layers, 7B, RMSNorm as Hugging Face writes it",
+]
+llama_7b_eager_norm_per_sbh = [
+  "",
+  "每 sbh 的字节，7B，Hugging Face 写法的 RMSNorm",
+  "bytes for sbh, 7B, RMSNorm as Hugging Face writes it",
+]
+llama_7b_functional_norm_layer = ["B", "一层，7B，CPU 的 F.rms_norm", "a layer, 7B, F.rms_norm on the CPU"]
+llama_7b_functional_norm_stack = ["B", "全部层，7B，CPU 的 F.rms_norm", "all layers, 7B, F.rms_norm on the CPU"]
+llama_7b_functional_norm_per_sbh = [
+  "",
+  "每 sbh 的字节，7B，CPU 的 F.rms_norm",
+  "bytes for sbh, 7B, F.rms_norm on the CPU",
+]
+attention_share = ["", "7B 一层中注意力的份额", "attention's share of a 7B layer"]
+mlp_share = ["", "7B 一层中 SwiGLU 的份额", "SwiGLU's share of a 7B layer"]
+norms_share = ["", "7B 一层中两个 RMSNorm 的份额", "the norms' share of a 7B layer"]
+llama_7b_layer = ["B", "一层，7B", "a layer, 7B"]
+llama_7b_stack = ["B", "全部层，7B", "all layers, 7B"]
+llama_7b_per_sbh = ["", "每 sbh 的字节，7B", "bytes for sbh, 7B"]
+llama_7b_math_layer = ["B", "一层，不融合注意力，7B", "a layer, attention not fused, 7B"]
+llama_13b_layer = ["B", "一层，13B", "a layer, 13B"]
+llama_13b_stack = ["B", "全部层，13B", "all layers, 13B"]
+llama_13b_per_sbh = ["", "每 sbh 的字节，13B", "bytes for sbh, 13B"]
+llama_13b_math_layer = ["B", "一层，不融合注意力，13B", "a layer, attention not fused, 13B"]
+llama_70b_layer = ["B", "一层，70B", "a layer, 70B"]
+llama_70b_stack = ["B", "全部层，70B", "all layers, 70B"]
+llama_70b_per_sbh = ["", "每 sbh 的字节，70B", "bytes for sbh, 70B"]
+llama_70b_math_layer = ["B", "一层，不融合注意力，70B", "a layer, attention not fused, 70B"]
+
+[[method]]
+kind = "exact"
+how = ["同一代码在真实张量上保存的字节", "the same code on real tensors"]
+[method.metrics]
+fake_equals_real = ["", "fake 与真实相等", "fake equals real"]
+
+[figure.layer_by_part]
+title = ["一层保存的字节（批 1）", "Bytes saved by one layer (batch 1)"]
+x = {label = ["模型", "model"]}
+y = {label = ["字节", "bytes"], unit = "B"}
+[figure.layer_by_part.series]
+norms = ["bar", "两个 RMSNorm", "two RMSNorms"]
+attention = ["bar", "注意力", "attention"]
+mlp = ["bar", "SwiGLU", "SwiGLU"]
+[figure.layer_by_part.places]
+llama_7b = ["Llama 2 7B", "Llama 2 7B"]
+llama_13b = ["Llama 2 13B", "Llama 2 13B"]
+llama_70b = ["Llama 2 70B", "Llama 2 70B"]
+"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +166,7 @@ class Config:
 
 PRESETS = {"small": Config(length=8, tokens=256, layers=2), "full": Config()}
 SOLVED_ON = Size(h=128, f=344, L=1, a=8, g=2)
-MODELS = {"7b": LLAMA_7B, "13b": LLAMA_13B, "70b": LLAMA_70B}
+MODELS = {"llama_7b": LLAMA_7B, "llama_13b": LLAMA_13B, "llama_70b": LLAMA_70B}
 UNFUSED: tuple[Norm, ...] = ("functional", "eager")
 
 
@@ -190,145 +268,66 @@ def solve(b: int, s: int, variant: Variant = DEFAULT) -> Coefficients:
 
 # --- the demo ------------------------------------------------------------------------------------
 
-SOLVED: Text = {
-    "zh": "在只差一个因子的几个尺寸上量保存的字节，由差值解出；bf16，不含参数与旋转表",
-    "en": "solved from the bytes saved at sizes that differ in one factor; bf16, without parameters "
-    "and rotary tables",
+PARTS: dict[str, tuple[int, Part]] = {
+    "norms": (2, norm),
+    "attention": (1, Attention),
+    "mlp": (1, SwiGLU),
 }
-REAL: Text = {
-    "zh": "fake 张量上按真实尺寸量一层保存的字节，批为 1",
-    "en": "bytes saved by one layer of the real size on fake tensors, batch 1",
-}
-
-PER_MODEL: tuple[tuple[str, Unit, str, str], ...] = (
-    ("layer", "B", "一层", "a layer"),
-    ("stack", "B", "全部层", "all layers"),
-    ("per_sbh", "", "每 sbh 的字节", "bytes for sbh"),
-    ("math_layer", "B", "一层，不融合注意力", "a layer, attention not fused"),
-)
-# name: unit, 中文, English, how
-EXACT: dict[str, tuple[Unit, str, str, Text]] = {
-    "hidden": ("", "sbh 的系数", "coefficient of sbh", SOLVED),
-    "gate": ("", "sbf 的系数", "coefficient of sbf", SOLVED),
-    "keys": ("", "sb·gd 的系数", "coefficient of sb·gd", SOLVED),
-    "heads": ("", "asb 的系数", "coefficient of asb", SOLVED),
-    "squares": ("", "as²b 的系数", "coefficient of as²b", SOLVED),
-    "per_token": ("B/token", "每个 token 另加的字节", "bytes a token besides", SOLVED),
-    "coefficients_hold": ("", "系数逐字节预测另一尺寸", "they predict another size", SOLVED),
-    "math_hidden": ("", "不融合注意力：sbh", "attention not fused, sbh", SOLVED),
-    "math_keys": ("", "不融合注意力：sb·gd", "attention not fused, sb·gd", SOLVED),
-    "math_squares": ("", "不融合注意力：as²b", "attention not fused, as²b", SOLVED),
-    "fused_gate": ("", "融合 SwiGLU：sbf", "SwiGLU fused, sbf", SOLVED),
-    "functional_norm_hidden": ("", "CPU 的 F.rms_norm：sbh", "F.rms_norm on the CPU, sbh", SOLVED),
-    "eager_norm_hidden": (
-        "",
-        "Hugging Face 写法的 RMSNorm：sbh",
-        "RMSNorm as Hugging Face writes it, sbh",
-        SOLVED,
-    ),
-    **{
-        f"llama_7b_{norm}_norm_{key}": (unit, f"{zh}，7B，{name_zh}", f"{en}, 7B, {name_en}", REAL)
-        for norm, name_zh, name_en in (
-            ("eager", "Hugging Face 写法的 RMSNorm", "RMSNorm as Hugging Face writes it"),
-            ("functional", "CPU 的 F.rms_norm", "F.rms_norm on the CPU"),
-        )
-        for key, unit, zh, en in PER_MODEL[:3]
-    },
-    "attention_share": ("", "7B 一层中注意力的份额", "attention's share of a 7B layer", REAL),
-    "mlp_share": ("", "7B 一层中 SwiGLU 的份额", "SwiGLU's share of a 7B layer", REAL),
-    "norms_share": ("", "7B 一层中两个 RMSNorm 的份额", "the norms' share of a 7B layer", REAL),
-    **{
-        f"llama_{name}_{key}": (unit, f"{zh}，{name.upper()}", f"{en}, {name.upper()}", REAL)
-        for name in MODELS
-        for key, unit, zh, en in PER_MODEL
-    },
-    "fake_equals_real": (
-        "",
-        "fake 与真实相等",
-        "fake equals real",
-        {"zh": "同一代码在真实张量上保存的字节", "en": "the same code on real tensors"},
-    ),
-}
-
-
-def share_figure(tokens: int) -> Figure:
-    """Bytes of one layer by part and model, stacked."""
-    parts: list[tuple[str, str, Part, int]] = [
-        ("两个 RMSNorm", "two RMSNorms", norm, 2),
-        ("注意力", "attention", Attention, 1),
-        ("SwiGLU", "SwiGLU", SwiGLU, 1),
-    ]
-    names = tuple({"zh": f"Llama 2 {n.upper()}", "en": f"Llama 2 {n.upper()}"} for n in MODELS)
-    return Figure(
-        "layer_by_part",
-        {"zh": "一层保存的字节（批 1）", "en": "Bytes saved by one layer (batch 1)"},
-        Axis({"zh": "模型", "en": "model"}, categories=names),
-        Axis({"zh": "字节", "en": "bytes"}, "B"),
-        tuple(
-            Series(
-                {"zh": zh, "en": en},
-                tuple(map(float, range(len(MODELS)))),
-                tuple(float(times * layer_bytes(m, 1, tokens, part=part)) for m in MODELS.values()),
-                "bar",
-            )
-            for zh, en, part, times in parts
-        ),
-    )
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Coefficients of the block and of its variants, then the real models."""
+    found = Findings(MEASURES, config)
     b, s, tokens = config.batch, config.length, config.tokens
     progress(0.0, "sb(12h + 4gd + 8f)")
     flash = solve(b, s)
+    found["hidden"] = flash.hidden
+    found["gate"] = flash.gate
+    found["keys"] = flash.keys
+    found["heads"] = flash.heads
+    found["squares"] = flash.squares
+    found["per_token"] = flash.tokens
+    real = layer_bytes(SOLVED_ON, b, s, real=config.device)
+    found["fake_equals_real"] = layer_bytes(SOLVED_ON, b, s) == real
+
     progress(0.3, "variants")
-    math_ = solve(b, s, Variant(attention="math"))
+    math = solve(b, s, Variant(attention="math"))
+    found["math_hidden"] = math.hidden
+    found["math_keys"] = math.keys
+    found["math_squares"] = math.squares
     fused = solve(b, s, Variant(gate="fused"))
-    functional, eager = (solve(b, s, Variant(norm=how)) for how in UNFUSED)
+    found["fused_gate"] = fused.gate
+    unfused = {how: solve(b, s, Variant(norm=how)) for how in UNFUSED}
+    for how, solved in unfused.items():
+        found[f"{how}_norm_hidden"] = solved.hidden
+    every = (flash, math, fused, *unfused.values())
+    found["coefficients_hold"] = all(solved.hold for solved in every)
+
     progress(0.6, "Llama 2")
-    layer = {name: layer_bytes(size, 1, tokens) for name, size in MODELS.items()}
-    seven = LLAMA_7B
-    values: dict[str, float] = {
-        "hidden": flash.hidden,
-        "gate": flash.gate,
-        "keys": flash.keys,
-        "heads": flash.heads,
-        "squares": flash.squares,
-        "per_token": flash.tokens,
-        "coefficients_hold": all(found.hold for found in (flash, math_, fused, functional, eager)),
-        "math_hidden": math_.hidden,
-        "math_keys": math_.keys,
-        "math_squares": math_.squares,
-        "fused_gate": fused.gate,
-        "functional_norm_hidden": functional.hidden,
-        "eager_norm_hidden": eager.hidden,
-        "attention_share": layer_bytes(seven, 1, tokens, part=Attention) / layer["7b"],
-        "mlp_share": layer_bytes(seven, 1, tokens, part=SwiGLU) / layer["7b"],
-        "norms_share": 2 * layer_bytes(seven, 1, tokens, part=norm) / layer["7b"],
-        "fake_equals_real": layer_bytes(SOLVED_ON, b, s)
-        == layer_bytes(SOLVED_ON, b, s, real=config.device),
-    }
     for name, size in MODELS.items():
-        values |= {
-            f"llama_{name}_layer": layer[name],
-            f"llama_{name}_stack": stack_bytes(replace(size, L=min(size.L, config.layers)), tokens),
-            f"llama_{name}_per_sbh": layer[name] / (tokens * size.h),
-            f"llama_{name}_math_layer": layer_bytes(size, 1, tokens, Variant(attention="math")),
-        }
+        layer = layer_bytes(size, 1, tokens)
+        short = replace(size, L=min(size.L, config.layers))
+        found[f"{name}_layer"] = layer
+        found[f"{name}_stack"] = stack_bytes(short, tokens)
+        found[f"{name}_per_sbh"] = layer / (tokens * size.h)
+        found[f"{name}_math_layer"] = layer_bytes(size, 1, tokens, Variant(attention="math"))
+
+    seven = LLAMA_7B
+    short = replace(seven, L=min(seven.L, config.layers))
     for how in UNFUSED:
         variant = Variant(norm=how)
-        short = replace(seven, L=min(seven.L, config.layers))
-        nbytes = layer_bytes(seven, 1, tokens, variant)
-        values |= {
-            f"llama_7b_{how}_norm_layer": nbytes,
-            f"llama_7b_{how}_norm_stack": stack_bytes(short, tokens, variant),
-            f"llama_7b_{how}_norm_per_sbh": nbytes / (tokens * seven.h),
-        }
-    metrics = tuple(
-        Metric(name, values[name], unit, "exact", {"zh": zh, "en": en}, how)
-        for name, (unit, zh, en, how) in EXACT.items()
-    )
-    progress(0.9, "figure")
-    figure = share_figure(tokens)
+        layer = layer_bytes(seven, 1, tokens, variant)
+        found[f"llama_7b_{how}_norm_layer"] = layer
+        found[f"llama_7b_{how}_norm_stack"] = stack_bytes(short, tokens, variant)
+        found[f"llama_7b_{how}_norm_per_sbh"] = layer / (tokens * seven.h)
+
+    progress(0.9, "parts")
+    layer = layer_bytes(seven, 1, tokens)
+    bars = []
+    for name, (times, part) in PARTS.items():
+        nbytes = [times * layer_bytes(size, 1, tokens, part=part) for size in MODELS.values()]
+        found[f"{name}_share"] = nbytes[0] / layer  # 7B is the first
+        bars.append(Line(name, range(len(MODELS)), nbytes))
+    found.draw("layer_by_part", *bars, places=MODELS)
     progress(1.0, "")
-    return Result(metrics, (figure,))
+    return found.result()

@@ -30,27 +30,66 @@ import torch
 from torch import nn
 
 from runnable_demos import activation_formula as gpt
-from runnable_demos import llama
 from runnable_demos.activation_llama import layer_bytes
-from runnable_demos.measure import fake, saved_tensors
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Kind,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    Unit,
-    parameter,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import fake, saved_tensors
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models import llama
 
 TITLE: Text = {"zh": "激活何时超过参数", "en": "When activations pass parameters"}
 QUESTION: Text = {
     "zh": "一个微批多少 token 时，激活超过参数？与层数有关吗？",
     "en": "At how many tokens of a micro-batch do activations pass parameters, and does depth matter?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "在 fake 张量上量激活与参数的字节，二分求最小的 token 数；bf16，一条序列",
+  "bytes of activations and parameters on fake tensors, fewest tokens by bisection; bf16, one sequence",
+]
+[method.metrics]
+gpt_weights = ["token", "GPT，对 bf16 权重", "GPT, against bf16 weights"]
+gpt_states = ["token", "GPT，对全部状态", "GPT, against all states"]
+gpt_weights_per_width = ["", "GPT，对权重，除以宽度", "GPT, weights, over the width"]
+gpt_states_per_width = ["", "GPT，对状态，除以宽度", "GPT, states, over the width"]
+depth_cancels = ["", "一层与三层的门槛相同", "the same for one layer and for three"]
+gpt_matrix_weights = ["token", "GPT，保存注意力矩阵，对权重", "GPT with the attention matrix, against weights"]
+gpt_matrix_states = ["token", "GPT，保存注意力矩阵，对状态", "GPT with the attention matrix, against states"]
+llama_7b_weights = ["token", "Llama 2 7B，对权重", "Llama 2 7B, against weights"]
+llama_7b_states = ["token", "Llama 2 7B，对状态", "Llama 2 7B, against states"]
+llama_13b_weights = ["token", "Llama 2 13B，对权重", "Llama 2 13B, against weights"]
+llama_13b_states = ["token", "Llama 2 13B，对状态", "Llama 2 13B, against states"]
+llama_70b_weights = ["token", "Llama 2 70B，对权重", "Llama 2 70B, against weights"]
+llama_70b_states = ["token", "Llama 2 70B，对状态", "Llama 2 70B, against states"]
+
+[[method]]
+kind = "computed"
+how = [
+  "整个 Llama 2 7B，含嵌入、输出层与交叉熵；运行一层与两层，按每层的增量外推到全部层",
+  "all of Llama 2 7B, with embedding, output layer and cross-entropy; run with one and with two layers, and extended to all by what a layer adds",
+]
+[method.metrics]
+model_7b_states = ["token", "整个 7B 模型，对状态", "the 7B model, against states"]
+model_7b_checkpointed_states = [
+  "token",
+  "整个 7B 模型，每块一个检查点，对状态",
+  "the 7B model with a checkpoint a block, against states",
+]
+checkpointing_ratio = ["", "检查点把门槛推后的倍数", "how many times later with checkpoints"]
+
+[figure.activations_over_tokens]
+title = ["Llama 2 7B：激活与参数", "Llama 2 7B: activations and parameters"]
+kind = "computed"
+x = {label = ["微批的 token 数", "tokens of the micro-batch"], scale = "log2"}
+y = {label = ["字节", "bytes"], unit = "B", scale = "log2"}
+[figure.activations_over_tokens.series]
+plain = ["measured", "激活，不设检查点", "activations, no checkpoints"]
+checkpointed = ["measured", "激活，每块一个检查点", "activations, a checkpoint a block"]
+weights = ["theory", "权重，2 字节/参数", "weights, 2 B/param"]
+states = ["theory", "全部状态，16 字节/参数", "all states, 16 B/param"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -169,155 +208,50 @@ def shrunk(size: llama.Size, factor: int) -> llama.Size:
 
 # --- the demo ------------------------------------------------------------------------------------
 
-FOUND: Text = {
-    "zh": "在 fake 张量上量激活与参数的字节，二分求最小的 token 数；bf16，一条序列",
-    "en": "bytes of activations and parameters on fake tensors, fewest tokens by bisection; bf16, "
-    "one sequence",
-}
-SEVEN: Text = {
-    "zh": "整个 Llama 2 7B，含嵌入、输出层与交叉熵；运行一层与两层，按每层的增量外推到全部层",
-    "en": "all of Llama 2 7B, with embedding, output layer and cross-entropy; run with one and with "
-    "two layers, and extended to all by what a layer adds",
-}
-MODELS = {"7b": llama.LLAMA_7B, "13b": llama.LLAMA_13B, "70b": llama.LLAMA_70B}
-
-# name: unit, 中文, English, how
-METRICS: dict[str, tuple[Unit, str, str, Text]] = {
-    "gpt_weights": ("token", "GPT，对 bf16 权重", "GPT, against bf16 weights", FOUND),
-    "gpt_states": ("token", "GPT，对全部状态", "GPT, against all states", FOUND),
-    "gpt_weights_per_width": ("", "GPT，对权重，除以宽度", "GPT, weights, over the width", FOUND),
-    "gpt_states_per_width": ("", "GPT，对状态，除以宽度", "GPT, states, over the width", FOUND),
-    "depth_cancels": ("", "一层与三层的门槛相同", "the same for one layer and for three", FOUND),
-    "gpt_matrix_weights": (
-        "token",
-        "GPT，保存注意力矩阵，对权重",
-        "GPT with the attention matrix, against weights",
-        FOUND,
-    ),
-    "gpt_matrix_states": (
-        "token",
-        "GPT，保存注意力矩阵，对状态",
-        "GPT with the attention matrix, against states",
-        FOUND,
-    ),
-    **{
-        f"llama_{name}_{key}": (
-            "token",
-            f"Llama 2 {name.upper()}，对{zh}",
-            f"Llama 2 {name.upper()}, against {en}",
-            FOUND,
-        )
-        for name in MODELS
-        for key, zh, en in (("weights", "权重", "weights"), ("states", "状态", "states"))
-    },
-    "model_7b_states": ("token", "整个 7B 模型，对状态", "the 7B model, against states", SEVEN),
-    "model_7b_checkpointed_states": (
-        "token",
-        "整个 7B 模型，每块一个检查点，对状态",
-        "the 7B model with a checkpoint a block, against states",
-        SEVEN,
-    ),
-    "checkpointing_ratio": (
-        "",
-        "检查点把门槛推后的倍数",
-        "how many times later with checkpoints",
-        SEVEN,
-    ),
-}
-
-
-def kind_of(how: Text) -> Kind:
-    """What is extended to the depth of the whole model was not run at that depth."""
-    return "computed" if how is SEVEN else "exact"
-
-
-def threshold_figure(size: llama.Size) -> Figure:
-    """Bytes over tokens for a whole model, both axes logarithmic, against weights and states."""
-    tokens = [1024, 8192, 65536]
-    total = count(lambda: llama.Llama(size))
-
-    def curve(zh: str, en: str, y: list[int], theory: bool = False) -> Series:
-        label = {"zh": zh, "en": en}
-        return Series(
-            label,
-            tuple(tokens),
-            tuple(map(float, y)),
-            "theory" if theory else "measured",
-            kind="computed",
-        )
-
-    return Figure(
-        "activations_over_tokens",
-        {"zh": "Llama 2 7B：激活与参数", "en": "Llama 2 7B: activations and parameters"},
-        Axis({"zh": "微批的 token 数", "en": "tokens of the micro-batch"}, scale="log2"),
-        Axis({"zh": "字节", "en": "bytes"}, "B", "log2"),
-        (
-            curve(
-                "激活，不设检查点",
-                "activations, no checkpoints",
-                [model_activations(size, n, False) for n in tokens],
-            ),
-            curve(
-                "激活，每块一个检查点",
-                "activations, a checkpoint a block",
-                [model_activations(size, n, True) for n in tokens],
-            ),
-            curve(
-                "权重，2 字节/参数",
-                "weights, 2 B/param",
-                [WEIGHTS * total] * len(tokens),
-                theory=True,
-            ),
-            curve(
-                "全部状态，16 字节/参数",
-                "all states, 16 B/param",
-                [STATES * total] * len(tokens),
-                theory=True,
-            ),
-        ),
-    )
+MODELS = {"llama_7b": llama.LLAMA_7B, "llama_13b": llama.LLAMA_13B, "llama_70b": llama.LLAMA_70B}
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Thresholds of GPT, of Llama layers, and of a whole Llama with and without checkpoints."""
+    found = Findings(MEASURES, config)
     h, a = config.width, config.heads
     progress(0.0, "GPT")
-    one = Gpt(h, a)
-    weights, states = one.crossing(WEIGHTS), one.crossing(STATES)
-    deep = Gpt(h, a, layers=3).crossing(WEIGHTS)
+    layer = Gpt(h, a)
+    weights, states = layer.crossing(WEIGHTS), layer.crossing(STATES)
+    found["gpt_weights"] = weights
+    found["gpt_states"] = states
+    found["gpt_weights_per_width"] = weights / h
+    found["gpt_states_per_width"] = states / h
+    found["depth_cancels"] = Gpt(h, a, layers=3).crossing(WEIGHTS) == weights
     matrix = Gpt(h, a, fused=False)
+    found["gpt_matrix_weights"] = matrix.crossing(WEIGHTS)
+    found["gpt_matrix_states"] = matrix.crossing(STATES)
 
     progress(0.4, "Llama")
     sizes = {name: shrunk(size, config.shrink) for name, size in MODELS.items()}
-    values: dict[str, float] = {
-        "gpt_weights": weights,
-        "gpt_states": states,
-        "gpt_weights_per_width": weights / h,
-        "gpt_states_per_width": states / h,
-        "depth_cancels": deep == weights,
-        "gpt_matrix_weights": matrix.crossing(WEIGHTS),
-        "gpt_matrix_states": matrix.crossing(STATES),
-    }
     for name, size in sizes.items():
-        values[f"llama_{name}_weights"] = llama_crossing(size, WEIGHTS)
-        values[f"llama_{name}_states"] = llama_crossing(size, STATES)
+        found[f"{name}_weights"] = llama_crossing(size, WEIGHTS)
+        found[f"{name}_states"] = llama_crossing(size, STATES)
 
     progress(0.7, "7B")
-    seven = sizes["7b"]
-    limit = STATES * count(lambda: llama.Llama(seven))
+    seven = sizes["llama_7b"]
+    total = count(lambda: llama.Llama(seven))
     plain, checkpointed = (
-        crossing(partial(model_activations, seven, checkpointed=c), limit) for c in (False, True)
+        crossing(partial(model_activations, seven, checkpointed=c), STATES * total)
+        for c in (False, True)
     )
-    values |= {
-        "model_7b_states": plain,
-        "model_7b_checkpointed_states": checkpointed,
-        "checkpointing_ratio": checkpointed / plain,
-    }
-    metrics = tuple(
-        Metric(name, values[name], unit, kind_of(how), {"zh": zh, "en": en}, how)
-        for name, (unit, zh, en, how) in METRICS.items()
-    )
+    found["model_7b_states"] = plain
+    found["model_7b_checkpointed_states"] = checkpointed
+    found["checkpointing_ratio"] = checkpointed / plain
+
     progress(0.9, "figure")
-    figure = threshold_figure(seven)
+    tokens = [1024, 8192, 65536]
+    found.draw(
+        "activations_over_tokens",
+        Line("plain", tokens, [model_activations(seven, n, False) for n in tokens]),
+        Line("checkpointed", tokens, [model_activations(seven, n, True) for n in tokens]),
+        Line("weights", tokens, [WEIGHTS * total] * len(tokens)),
+        Line("states", tokens, [STATES * total] * len(tokens)),
+    )
     progress(1.0, "")
-    return Result(metrics, (figure,))
+    return found.result()

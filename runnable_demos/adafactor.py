@@ -23,14 +23,66 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn, optim
 
-from runnable_demos.measure import storage_bytes
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import storage_bytes
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "Adafactor 的因子化二阶矩", "en": "Adafactor's factored second moment"}
 QUESTION: Text = {
     "zh": "只记行均值与列均值，要存多少，又在什么情形下一点不丢？",
     "en": "With row means and column means alone, how much is stored, and when is nothing lost?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "一步之后 optimizer.state 的存储，步数计数器除外",
+  "storages of optimizer.state after one step, without the step counter",
+]
+[method.metrics]
+numbers_square = ["", "方阵状态里有几个数", "numbers in the state of the square matrix"]
+numbers_long = ["", "长条矩阵状态里有几个数", "numbers in the state of the long matrix"]
+numbers_vector = ["", "向量状态里有几个数", "numbers in the state of the vector"]
+long_over_square = ["", "同样多的权重，长条的状态是方阵的几倍", "state of the long matrix over the square's"]
+bytes_per_param_square = ["B/param", "方阵每个参数的状态", "state a parameter of the square matrix"]
+bytes_per_param_vector = ["B/param", "向量每个参数的状态", "state a parameter of the vector"]
+
+[[method]]
+kind = "bounded"
+how = ["逐元素与梯度平方相比", "compared with the squared gradient, entry by entry"]
+bound = 1e-5
+reason = [
+  "fp32 的单位舍入约 6e-8，长为 n 的均值与两次乘除至多放大百倍",
+  "fp32 rounds by about 6e-8; means over n entries and two products magnify it by a hundred at most",
+]
+[method.metrics]
+rank_one_error = ["", "秩一时重建的最大相对误差", "largest relative error of the rebuilt rank-one moment"]
+
+[[method]]
+kind = "exact"
+how = ["读自 PyTorch 的行列状态", "from PyTorch's row and column state"]
+[method.metrics]
+identity_diagonal = ["", "V = I 时重建的对角元乘以 n", "rebuilt diagonal entry times n, for V = I"]
+
+[[method]]
+kind = "exact"
+how = ["逐元素比较", "compared entry by entry"]
+[method.metrics]
+identity_off_diagonal_equal = [
+  "",
+  "V = I 时对角内外重建得一样",
+  "rebuilt the same on and off the diagonal, for V = I",
+]
+
+[figure.state_by_shape]
+title = ["权重数相同，形状不同，状态不同", "The same number of weights, another shape, another state"]
+x = {label = ["行数", "rows"], scale = "log2"}
+y = {label = ["状态里的数", "numbers in the state"], scale = "log2"}
+[figure.state_by_shape.series]
+theory = ["theory", "行数 + 列数", "rows + columns"]
+measured = ["measured", "实测", "measured"]
+"""
 
 
 @dataclass(frozen=True)
@@ -66,144 +118,44 @@ def rebuilt(state: dict[str, Tensor]) -> Tensor:
 
 def run(config: Config, progress: Progress) -> Result:
     """Count the state over shapes, and compare the rebuilt second moment with the true one."""
+    found = Findings(MEASURES, config)
     generator = torch.Generator(config.device).manual_seed(config.seed)
 
     def random(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, device=config.device)
 
-    n = config.side
-    shapes = {
-        "square": (n, n),
-        "long": (n // config.stretch, n * config.stretch),
-        "vector": (n * n,),
-    }
-    states = {}
-    for i, (name, shape) in enumerate(shapes.items()):
-        progress(i / 5, f"state of a {name}")
-        states[name] = state_after_one_step(random(*shape))
+    def state_bytes(*shape: int) -> int:
+        return storage_bytes(state_after_one_step(random(*shape)))
+
+    n, k = config.side, config.stretch
+    progress(0.0, "states by shape")
+    square, long, vector = state_bytes(n, n), state_bytes(n // k, n * k), state_bytes(n * n)
+    found["numbers_square"] = square // 4
+    found["numbers_long"] = long // 4
+    found["numbers_vector"] = vector // 4
+    found["long_over_square"] = long / square
+    found["bytes_per_param_square"] = square / n**2
+    found["bytes_per_param_vector"] = vector / n**2
 
     progress(0.6, "rank one")
     gradient = random(n, 1) * random(1, n)  # its square has rank one, too
     exact = gradient.square()
-    error = ((rebuilt(state_after_one_step(gradient)) - exact).abs() / exact).max().item()
+    error = (rebuilt(state_after_one_step(gradient)) - exact).abs() / exact
+    found["rank_one_error"] = error.max().item()
 
     progress(0.8, "the identity")
     smeared = rebuilt(state_after_one_step(torch.eye(n, device=config.device)))
-    progress(1.0, "done")
-
-    counted = {
-        "zh": "一步之后 optimizer.state 的存储，步数计数器除外",
-        "en": "storages of optimizer.state after one step, without the step counter",
-    }
-    numbers = {name: storage_bytes(state) // 4 for name, state in states.items()}
-
-    def state_numbers(name: str, zh: str, en: str) -> Metric:
-        return Metric(f"numbers_{name}", numbers[name], "", "exact", {"zh": zh, "en": en}, counted)
+    found["identity_diagonal"] = smeared[0, 0].item() * n
+    found["identity_off_diagonal_equal"] = bool((smeared == smeared[0, 0]).all())
 
     rows = row_counts(n)
-    figure = Figure(
+    found.draw(
         "state_by_shape",
-        {
-            "zh": "权重数相同，形状不同，状态不同",
-            "en": "The same number of weights, another shape, another state",
-        },
-        Axis({"zh": "行数", "en": "rows"}, scale="log2"),
-        Axis({"zh": "状态里的数", "en": "numbers in the state"}, scale="log2"),
-        (
-            Series(
-                {"zh": "行数 + 列数", "en": "rows + columns"},
-                tuple(float(r) for r in rows),
-                tuple(float(r + n * n // r) for r in rows),
-                "theory",
-            ),
-            Series(
-                {"zh": "实测", "en": "measured"},
-                tuple(float(r) for r in rows),
-                tuple(storage_bytes(state_after_one_step(random(r, n * n // r))) / 4 for r in rows),
-            ),
-        ),
+        Line("theory", rows, [r + n * n // r for r in rows]),
+        Line("measured", rows, [state_bytes(r, n * n // r) / 4 for r in rows]),
     )
-    return Result(
-        (
-            state_numbers(
-                "square", "方阵状态里有几个数", "numbers in the state of the square matrix"
-            ),
-            state_numbers(
-                "long", "长条矩阵状态里有几个数", "numbers in the state of the long matrix"
-            ),
-            state_numbers("vector", "向量状态里有几个数", "numbers in the state of the vector"),
-            Metric(
-                "long_over_square",
-                numbers["long"] / numbers["square"],
-                "",
-                "exact",
-                {
-                    "zh": "同样多的权重，长条的状态是方阵的几倍",
-                    "en": "state of the long matrix over the square's",
-                },
-                counted,
-            ),
-            Metric(
-                "bytes_per_param_square",
-                storage_bytes(states["square"]) / n**2,
-                "B/param",
-                "exact",
-                {"zh": "方阵每个参数的状态", "en": "state a parameter of the square matrix"},
-                counted,
-            ),
-            Metric(
-                "bytes_per_param_vector",
-                storage_bytes(states["vector"]) / n**2,
-                "B/param",
-                "exact",
-                {"zh": "向量每个参数的状态", "en": "state a parameter of the vector"},
-                counted,
-            ),
-            Metric(
-                "rank_one_error",
-                error,
-                "",
-                "bounded",
-                {
-                    "zh": "秩一时重建的最大相对误差",
-                    "en": "largest relative error of the rebuilt rank-one moment",
-                },
-                {
-                    "zh": "逐元素与梯度平方相比",
-                    "en": "compared with the squared gradient, entry by entry",
-                },
-                bound=1e-5,
-                reason={
-                    "zh": "fp32 的单位舍入约 6e-8，长为 n 的均值与两次乘除至多放大百倍",
-                    "en": "fp32 rounds by about 6e-8; means over n entries and two products magnify it "
-                    "by a hundred at most",
-                },
-            ),
-            Metric(
-                "identity_diagonal",
-                smeared[0, 0].item() * n,
-                "",
-                "exact",
-                {
-                    "zh": "V = I 时重建的对角元乘以 n",
-                    "en": "rebuilt diagonal entry times n, for V = I",
-                },
-                {"zh": "读自 PyTorch 的行列状态", "en": "from PyTorch's row and column state"},
-            ),
-            Metric(
-                "identity_off_diagonal_equal",
-                bool((smeared == smeared[0, 0]).all()),
-                "",
-                "exact",
-                {
-                    "zh": "V = I 时对角内外重建得一样",
-                    "en": "rebuilt the same on and off the diagonal, for V = I",
-                },
-                {"zh": "逐元素比较", "en": "compared entry by entry"},
-            ),
-        ),
-        (figure,),
-    )
+    progress(1.0, "done")
+    return found.result()
 
 
 def row_counts(side: int) -> tuple[int, ...]:

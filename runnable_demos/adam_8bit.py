@@ -25,18 +25,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from runnable_demos.measure import storage_bytes
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-    sample,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import storage_bytes
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "8-bit Adam 的状态与分块", "en": "8-bit Adam: its states and its blocks"}
 QUESTION: Text = {
@@ -47,6 +38,60 @@ REQUIRES = ("bitsandbytes",)
 
 SMALLEST_8BIT = 4096
 """Tensors with fewer values keep fp32 states (``min_8bit_size`` in bitsandbytes)."""
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = ["bitsandbytes 一步之后 optimizer.state 的存储", "storages of bitsandbytes' optimizer.state after one step"]
+[method.metrics]
+state_bytes_per_param = ["B/param", "每个参数的状态，含缩放因子", "state a parameter, scales included"]
+codes_bytes_per_param = ["B/param", "其中 8 位编码", "of which 8-bit codes"]
+scales_bytes_per_param = ["B/param", "其中缩放因子", "of which scales"]
+code_tables_bytes = ["B", "全部参数共用的两张码表", "the two code tables that all parameters share"]
+small_tensor_bytes_per_param = [
+  "B/param",
+  "不足 4096 个元素的张量，每个参数的状态",
+  "state a parameter of a tensor with fewer than 4,096 values",
+]
+
+[[method]]
+kind = "sampled"
+how = ["统计出现过的编码，{draws} 个随机张量的均值", "distinct codes that occur, mean over {draws} random tensors"]
+[method.metrics]
+codes_used_by_block = ["", "分块缩放用到的编码数", "codes in use when blocks are scaled"]
+codes_used_by_tensor = ["", "整张量缩放用到的编码数", "codes in use when the tensor is scaled as one"]
+
+[[method]]
+kind = "sampled"
+how = [
+  "一个离群值，其余为标准正态；平均绝对误差之比，{draws} 个随机张量的均值",
+  "one outlier among normal values; ratio of mean absolute errors, mean over {draws} random tensors",
+]
+[method.metrics]
+block_over_tensor_error = ["", "分块误差与整张量误差之比", "error with blocks over error with one scale"]
+
+[[method]]
+kind = "sampled"
+how = ["计数，{draws} 个随机张量的均值", "counted, mean over {draws} random tensors"]
+[method.metrics]
+values_spoiled_by_block = [
+  "",
+  "分块时误差超过其他各块最大误差的值",
+  "values whose error exceeds the largest one in all other blocks, with blocks",
+]
+
+[figure.bytes_by_size]
+title = ["小张量不享受 8 位", "Small tensors stay in fp32"]
+x = {label = ["张量的元素数", "values in the tensor"], scale = "log2"}
+y = {label = ["状态字节/参数", "state bytes a parameter"], unit = "B/param"}
+[figure.bytes_by_size.series]
+theory = ["theory", "2 + 8/B", "2 + 8/B"]
+measured = [
+  "measured",
+  "实测，含两张共用码表",
+  "measured, with the two code tables that all share",
+]
+"""
 
 
 @dataclass(frozen=True)
@@ -130,151 +175,44 @@ def quantize_both(x: Tensor, codes: Tensor, block: int) -> Draw:
 
 
 def run(config: Config, progress: Progress) -> Result:
-    """Count the state, then quantise a tensor with one outlier, block by block and as a whole."""
+    """Count the state, then quantise tensors with one outlier, block by block and as a whole."""
+    found = Findings(MEASURES, config)
     progress(0.0, "load bitsandbytes")
     from bitsandbytes.functional import create_dynamic_map  # noqa: PLC0415 - slow, and optional
 
-    state = adam_state(config.values, config)
-    progress(0.5, "states")
+    n, draws = config.values, config.draws
+    state = adam_state(n, config)
+    tables = storage_bytes([state["qmap1"], state["qmap2"]])
+    found["state_bytes_per_param"] = (storage_bytes(state) - tables) / n
+    found["codes_bytes_per_param"] = storage_bytes([state["state1"], state["state2"]]) / n
+    found["scales_bytes_per_param"] = storage_bytes([state["absmax1"], state["absmax2"]]) / n
+    found["code_tables_bytes"] = tables
+    progress(0.5, "small tensors")
     tiny = adam_state(SMALLEST_8BIT - 1, config)
-    maps = storage_bytes([state["qmap1"], state["qmap2"]])
-    own = storage_bytes(state) - maps
+    found["small_tensor_bytes_per_param"] = storage_bytes(tiny) / (SMALLEST_8BIT - 1)
 
     progress(0.7, "quantise")
     codes = create_dynamic_map(signed=True).to(config.device)
     generator = torch.Generator(config.device).manual_seed(config.seed)
-    draws = []
-    for _ in range(config.draws):
-        x = torch.randn(config.values, generator=generator, device=config.device)
+    stored = []
+    for _ in range(draws):
+        x = torch.randn(n, generator=generator, device=config.device)
         x[0] = config.outlier
-        draws.append(quantize_both(x, codes, config.block))
-    progress(1.0, "done")
+        stored.append(quantize_both(x, codes, config.block))
+    errors = [draw.block_error / draw.tensor_error for draw in stored]
+    found.sample("block_over_tensor_error", errors)
+    # Where all draws count alike, one more might have been off by one.
+    least = 1 / draws
+    found.sample("codes_used_by_block", [draw.used_by_block for draw in stored], least=least)
+    found.sample("codes_used_by_tensor", [draw.used_by_tensor for draw in stored], least=least)
+    found.sample("values_spoiled_by_block", [draw.spoiled for draw in stored], least=least)
 
-    counted = {
-        "zh": "bitsandbytes 一步之后 optimizer.state 的存储",
-        "en": "storages of bitsandbytes' optimizer.state after one step",
-    }
-
-    def count(name: str, counts: list[int], label: Text, how: Text) -> Metric:
-        # Where all draws count alike, one more might have been off by one.
-        return sample(name, counts, "", label, how, least=1 / len(counts))
-
-    distinct = {
-        "zh": f"统计出现过的编码，{config.draws} 个随机张量的均值",
-        "en": f"distinct codes that occur, mean over {config.draws} random tensors",
-    }
-    sizes = tuple(2**i for i in range(10, 17))
-    figure = Figure(
+    progress(0.9, "sizes")
+    sizes = [2**i for i in range(10, 17)]
+    found.draw(
         "bytes_by_size",
-        {"zh": "小张量不享受 8 位", "en": "Small tensors stay in fp32"},
-        Axis({"zh": "张量的元素数", "en": "values in the tensor"}, scale="log2"),
-        Axis({"zh": "状态字节/参数", "en": "state bytes a parameter"}, "B/param"),
-        (
-            Series(
-                {"zh": "2 + 8/B", "en": "2 + 8/B"},
-                tuple(float(n) for n in sizes),
-                tuple(2 + 8 / 256 for _ in sizes),
-                "theory",
-            ),
-            Series(
-                {
-                    "zh": "实测，含两张共用码表",
-                    "en": "measured, with the two code tables that all share",
-                },
-                tuple(float(n) for n in sizes),
-                tuple(storage_bytes(adam_state(n, config)) / n for n in sizes),
-            ),
-        ),
+        Line("theory", sizes, [2 + 8 / 256 for _ in sizes]),
+        Line("measured", sizes, [storage_bytes(adam_state(size, config)) / size for size in sizes]),
     )
-    return Result(
-        (
-            Metric(
-                "state_bytes_per_param",
-                own / config.values,
-                "B/param",
-                "exact",
-                {"zh": "每个参数的状态，含缩放因子", "en": "state a parameter, scales included"},
-                counted,
-            ),
-            Metric(
-                "codes_bytes_per_param",
-                storage_bytes([state["state1"], state["state2"]]) / config.values,
-                "B/param",
-                "exact",
-                {"zh": "其中 8 位编码", "en": "of which 8-bit codes"},
-                counted,
-            ),
-            Metric(
-                "scales_bytes_per_param",
-                storage_bytes([state["absmax1"], state["absmax2"]]) / config.values,
-                "B/param",
-                "exact",
-                {"zh": "其中缩放因子", "en": "of which scales"},
-                counted,
-            ),
-            Metric(
-                "code_tables_bytes",
-                maps,
-                "B",
-                "exact",
-                {
-                    "zh": "全部参数共用的两张码表",
-                    "en": "the two code tables that all parameters share",
-                },
-                counted,
-            ),
-            Metric(
-                "small_tensor_bytes_per_param",
-                storage_bytes(tiny) / (SMALLEST_8BIT - 1),
-                "B/param",
-                "exact",
-                {
-                    "zh": "不足 4096 个元素的张量，每个参数的状态",
-                    "en": "state a parameter of a tensor with fewer than 4,096 values",
-                },
-                counted,
-            ),
-            count(
-                "codes_used_by_block",
-                [draw.used_by_block for draw in draws],
-                {"zh": "分块缩放用到的编码数", "en": "codes in use when blocks are scaled"},
-                distinct,
-            ),
-            count(
-                "codes_used_by_tensor",
-                [draw.used_by_tensor for draw in draws],
-                {
-                    "zh": "整张量缩放用到的编码数",
-                    "en": "codes in use when the tensor is scaled as one",
-                },
-                distinct,
-            ),
-            sample(
-                "block_over_tensor_error",
-                [draw.block_error / draw.tensor_error for draw in draws],
-                "",
-                {
-                    "zh": "分块误差与整张量误差之比",
-                    "en": "error with blocks over error with one scale",
-                },
-                {
-                    "zh": f"一个离群值，其余为标准正态；平均绝对误差之比，{config.draws} 个随机张量的均值",
-                    "en": "one outlier among normal values; ratio of mean absolute errors, mean over "
-                    f"{config.draws} random tensors",
-                },
-            ),
-            count(
-                "values_spoiled_by_block",
-                [draw.spoiled for draw in draws],
-                {
-                    "zh": "分块时误差超过其他各块最大误差的值",
-                    "en": "values whose error exceeds the largest one in all other blocks, with blocks",
-                },
-                {
-                    "zh": f"计数，{config.draws} 个随机张量的均值",
-                    "en": f"counted, mean over {config.draws} random tensors",
-                },
-            ),
-        ),
-        (figure,),
-    )
+    progress(1.0, "done")
+    return found.result()

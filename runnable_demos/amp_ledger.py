@@ -34,19 +34,10 @@ import torch
 from torch import nn
 
 from runnable_demos import memory_breakdown
-from runnable_demos.measure import LiveMemory, Saved, fake, saved_tensors
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory, Saved, fake, saved_tensors
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.memory_breakdown import RECIPES, Block, Trainer, make_tokens
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    Unit,
-    parameter,
-)
 
 TITLE: Text = {"zh": "混合精度账本", "en": "The AMP ledger"}
 QUESTION: Text = {
@@ -57,6 +48,146 @@ QUESTION: Text = {
 
 Mode = Literal["fp32", "amp", "bf16"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "同一个小 GPT 与 Adam 的第二步，逐次分配、释放跟踪存活字节",
+  "second step of one small GPT with Adam, live bytes followed allocation by allocation",
+]
+[method.metrics]
+states_ratio = ["", "模型状态，autocast 比 fp32", "model states, autocast over fp32"]
+states_bytes_per_param = ["B/param", "autocast 的模型状态", "model states under autocast"]
+peak_ratio = ["", "整步峰值，autocast 比 fp32", "peak of a whole step, autocast over fp32"]
+bf16_peak_ratio = ["", "整步峰值，纯 bf16 比 fp32", "peak of a whole step, bf16 throughout over fp32"]
+
+[[method]]
+kind = "exact"
+how = ["反向之后逐个读 dtype", "dtypes read after the backward"]
+[method.metrics]
+gradients_are_fp32 = ["", "autocast 之下参数的梯度都是 fp32", "all gradients of parameters are fp32"]
+
+[[method]]
+kind = "exact"
+how = [
+  "saved_tensors_hooks，按存储去重，不含参数；一个 block 的前向",
+  "saved_tensors_hooks, each storage once, without parameters; the forward of one block",
+]
+[method.metrics]
+fp32_saved_bytes_per_token = ["B/token", "每个 token 保存的激活，fp32", "activations saved for each token, fp32"]
+amp_saved_bytes_per_token = [
+  "B/token",
+  "每个 token 保存的激活，autocast bf16",
+  "activations saved for each token, autocast bf16",
+]
+bf16_saved_bytes_per_token = [
+  "B/token",
+  "每个 token 保存的激活，纯 bf16",
+  "activations saved for each token, bf16 throughout",
+]
+amp_activation_ratio = [
+  "",
+  "激活，autocast 比 fp32，不计权重副本",
+  "activations, autocast over fp32, copies of weights aside",
+]
+bf16_activation_ratio = ["", "激活，纯 bf16 比 fp32", "activations, bf16 throughout over fp32"]
+weight_copy_bytes_per_param = [
+  "B/param",
+  "图里保存的权重副本，对矩阵权重",
+  "copies of weights in the graph, for each matrix weight",
+]
+few_tokens_ratio = [
+  "",
+  "只有 h/8 个 token 时，保存的总字节，autocast 比 fp32",
+  "all bytes saved with h/8 tokens, autocast over fp32",
+]
+shared_weight_copies_cached = [
+  "",
+  "同一权重用四次，有缓存：副本数",
+  "copies of a weight used four times, with the cache",
+]
+shared_weight_copies_uncached = [
+  "",
+  "同一权重用四次，无缓存：副本数",
+  "copies of a weight used four times, without the cache",
+]
+
+[[method]]
+kind = "exact"
+how = ["对 token 数二分，比较两种精度保存的总字节", "bisection over tokens, comparing all bytes saved"]
+[method.metrics]
+break_even_tokens = [
+  "token",
+  "autocast 开始比 fp32 少存的 token 数",
+  "tokens from which autocast keeps less than fp32",
+]
+
+[[method]]
+kind = "exact"
+how = ["同上", "as above"]
+[method.metrics]
+break_even_over_width = ["", "上面的 token 数与宽度之比", "those tokens over the width"]
+
+[[method]]
+kind = "exact"
+how = ["反向结束后仍存活的字节，减去梯度", "bytes still alive after the backward, gradients aside"]
+[method.metrics]
+inside_left_bytes_per_param = [
+  "B/param",
+  "反向写在 autocast 里：反向后残留",
+  "backward inside autocast: left behind",
+]
+outside_left_bytes_per_param = [
+  "B/param",
+  "反向写在 autocast 外：反向后残留",
+  "backward outside autocast: left behind",
+]
+
+[[method]]
+kind = "exact"
+how = ["saved_tensors_hooks 读出的字节除以分数个数", "bytes read by saved_tensors_hooks over the number of scores"]
+[method.metrics]
+softmax_fp32_bytes_per_score = [
+  "B",
+  "fp32 的 softmax 与其后的乘法：每个分数保存",
+  "softmax and the product after it in fp32: saved for each score",
+]
+softmax_amp_bytes_per_score = [
+  "B",
+  "bf16 分数、fp32 softmax、bf16 乘法：每个分数保存",
+  "bf16 scores, fp32 softmax, bf16 product: saved for each score",
+]
+
+[figure.kinds]
+title = [
+  "一个 block 为反向保存的字节（n = {tokens}，h = {width}）",
+  "Bytes that one block saves for the backward (n = {tokens}, h = {width})",
+]
+x = {label = ["精度", "precision"]}
+y = {label = ["保存的字节", "bytes saved"], unit = "B"}
+[figure.kinds.series]
+fp32 = ["bar", "fp32 激活", "activations in fp32"]
+bf16 = ["bar", "bf16 激活", "activations in bf16"]
+copies = ["bar", "权重的 bf16 副本", "bf16 copies of weights"]
+[figure.kinds.places]
+fp32 = ["fp32", "fp32"]
+amp = ["autocast bf16", "autocast bf16"]
+bf16 = ["纯 bf16", "bf16 throughout"]
+
+[figure.crossing]
+title = [
+  "token 太少时，权重副本盖过激活的节省（h = {width}）",
+  "With few tokens the copies of weights outweigh what activations save (h = {width})",
+]
+x = {label = ["token 数 n", "tokens n"]}
+y = {label = ["保存的字节", "bytes saved"], unit = "B"}
+[figure.crossing.series]
+fp32_measured = ["measured", "fp32，实测", "fp32, measured"]
+fp32_theory = ["theory", "fp32，理论", "fp32, theory"]
+amp_measured = ["measured", "autocast bf16，实测", "autocast bf16, measured"]
+amp_theory = ["theory", "autocast bf16，理论", "autocast bf16, theory"]
+"""
 
 
 @dataclass(frozen=True)
@@ -186,235 +317,94 @@ def softmax_bytes(config: Config, cast: bool) -> float:
 
 # --- the run -------------------------------------------------------------------------------------
 
-HOW_SAVED: Text = {
-    "zh": "saved_tensors_hooks，按存储去重，不含参数；一个 block 的前向",
-    "en": "saved_tensors_hooks, each storage once, without parameters; the forward of one block",
-}
-HOW_SOFTMAX: Text = {
-    "zh": "saved_tensors_hooks 读出的字节除以分数个数",
-    "en": "bytes read by saved_tensors_hooks over the number of scores",
-}
-HOW_STEP: Text = {
-    "zh": "同一个小 GPT 与 Adam 的第二步，逐次分配、释放跟踪存活字节",
-    "en": "second step of one small GPT with Adam, live bytes followed allocation by allocation",
-}
-HOW_CACHE: Text = {
-    "zh": "反向结束后仍存活的字节，减去梯度",
-    "en": "bytes still alive after the backward, gradients aside",
-}
-NAMES: dict[Mode, Text] = {
-    "fp32": {"zh": "fp32", "en": "fp32"},
-    "amp": {"zh": "autocast bf16", "en": "autocast bf16"},
-    "bf16": {"zh": "纯 bf16", "en": "bf16 throughout"},
-}
-
 
 def run(config: Config, progress: Progress) -> Result:
     """Measure what a block keeps, what the cache holds, and a whole step."""
-    n = config.tokens
-    saved = {mode: keep(config, mode, n) for mode in MODES}
-    copies = weight_copies(config, saved["amp"], n)
+    found = Findings(MEASURES, config)
+    measure_saved(config, found)
     progress(0.2, "break-even")
-    crossing = break_even(config)
-    few = max(1, config.width // 8)
-    small = {mode: keep(config, mode, few).bytes for mode in MODES}
+    measure_break_even(config, found)
+
     progress(0.5, "the cache")
     weights = 12 * config.width**2
-    inside, outside = (left_after_backward(config, where) for where in (True, False))
-    cached, uncached = (copies_of_a_shared_weight(config, where) for where in (True, False))
+    found["inside_left_bytes_per_param"] = left_after_backward(config, inside=True) / weights
+    found["outside_left_bytes_per_param"] = left_after_backward(config, inside=False) / weights
+    found["shared_weight_copies_cached"] = copies_of_a_shared_weight(config, cache=True)
+    found["shared_weight_copies_uncached"] = copies_of_a_shared_weight(config, cache=False)
+    found["softmax_fp32_bytes_per_score"] = softmax_bytes(config, cast=False)
+    found["softmax_amp_bytes_per_score"] = softmax_bytes(config, cast=True)
+
     progress(0.6, "a whole step")
+    measure_step(config, found)
+    progress(1.0, "")
+    return found.result()
+
+
+def measure_saved(config: Config, found: Findings) -> None:
+    """What one block saves for each token, by kind; the copies of weights are told apart."""
+    n = config.tokens
+    saved = {mode: keep(config, mode, n) for mode in MODES}
+    copies: dict[Mode, int] = {"fp32": 0, "amp": weight_copies(config, saved["amp"], n), "bf16": 0}
+    activations = {mode: saved[mode].bytes - copies[mode] for mode in MODES}
+    for mode in MODES:
+        found[f"{mode}_saved_bytes_per_token"] = activations[mode] / n
+    found["amp_activation_ratio"] = activations["amp"] / activations["fp32"]
+    found["bf16_activation_ratio"] = activations["bf16"] / activations["fp32"]
+    found["weight_copy_bytes_per_param"] = copies["amp"] / (12 * config.width**2)
+
+    def total(mode: Mode, dtype: torch.dtype) -> int:
+        return sum(t.nbytes for t in saved[mode].tensors if t.dtype is dtype and not t.shared)
+
+    places = range(len(MODES))
+    halves = [total(mode, torch.bfloat16) - copies[mode] for mode in MODES]
+    found.draw(
+        "kinds",
+        Line("fp32", places, [total(mode, torch.float32) for mode in MODES]),
+        Line("bf16", places, halves),
+        Line("copies", places, [copies[mode] for mode in MODES]),
+        places=MODES,
+    )
+
+
+def measure_break_even(config: Config, found: Findings) -> None:
+    """From how many tokens on autocast keeps less, and how much more it keeps with few."""
+    h, a = config.width, config.heads
+    crossing = break_even(config)
+    found["break_even_tokens"] = crossing
+    found["break_even_over_width"] = crossing / h
+    few = max(1, h // 8)
+    found["few_tokens_ratio"] = keep(config, "amp", few).bytes / keep(config, "fp32", few).bytes
+
+    ticks = [max(1, h * eighths // 8) for eighths in range(1, 17, 3)]
+    small = 4 * a + 16
+    found.draw(
+        "crossing",
+        Line("fp32_measured", ticks, [keep(config, "fp32", n).bytes for n in ticks]),
+        Line("fp32_theory", ticks, [(64 * h + small) * n for n in ticks]),
+        Line("amp_measured", ticks, [keep(config, "amp", n).bytes for n in ticks]),
+        Line("amp_theory", ticks, [(36 * h + small) * n + 24 * h * h for n in ticks]),
+    )
+
+
+def measure_step(config: Config, found: Findings) -> None:
+    """Model states and the peak of a whole step, autocast and bf16 over fp32."""
     whole = memory_breakdown.Config(
         layers=config.layers,
         width=config.width,
         heads=config.heads,
         vocabulary=4 * config.width,
-        batch=n // 64,
+        batch=config.tokens // 64,
         length=64,
         device=config.device,
         seed=config.seed,
     )
-    steps = {recipe.name: memory_breakdown.breakdown(whole, recipe) for recipe in RECIPES[:3]}
-    dtypes = gradient_dtypes(whole)
-    progress(1.0, "")
-    fp32, amp = steps["fp32"], steps["amp"]
-    metrics = (
-        _exact(
-            "states_ratio",
-            sum(amp.held.values()) / sum(fp32.held.values()),
-            "",
-            {"zh": "模型状态，autocast 比 fp32", "en": "model states, autocast over fp32"},
-            HOW_STEP,
-        ),
-        _exact(
-            "states_bytes_per_param",
-            sum(amp.held.values()) / amp.parameters,
-            "B/param",
-            {"zh": "autocast 的模型状态", "en": "model states under autocast"},
-            HOW_STEP,
-        ),
-        _exact(
-            "gradients_are_fp32",
-            dtypes == {torch.float32},
-            "",
-            {
-                "zh": "autocast 之下参数的梯度都是 fp32",
-                "en": "all gradients of parameters are fp32",
-            },
-            {"zh": "反向之后逐个读 dtype", "en": "dtypes read after the backward"},
-        ),
-        *(
-            _exact(
-                f"{mode}_saved_bytes_per_token",
-                (saved[mode].bytes - (copies if mode == "amp" else 0)) / n,
-                "B/token",
-                {
-                    "zh": f"每个 token 保存的激活，{NAMES[mode]['zh']}",
-                    "en": f"activations saved for each token, {NAMES[mode]['en']}",
-                },
-                HOW_SAVED,
-            )
-            for mode in MODES
-        ),
-        _exact(
-            "amp_activation_ratio",
-            (saved["amp"].bytes - copies) / saved["fp32"].bytes,
-            "",
-            {
-                "zh": "激活，autocast 比 fp32，不计权重副本",
-                "en": "activations, autocast over fp32, copies of weights aside",
-            },
-            HOW_SAVED,
-        ),
-        _exact(
-            "bf16_activation_ratio",
-            saved["bf16"].bytes / saved["fp32"].bytes,
-            "",
-            {"zh": "激活，纯 bf16 比 fp32", "en": "activations, bf16 throughout over fp32"},
-            HOW_SAVED,
-        ),
-        _exact(
-            "weight_copy_bytes_per_param",
-            copies / weights,
-            "B/param",
-            {
-                "zh": "图里保存的权重副本，对矩阵权重",
-                "en": "copies of weights in the graph, for each matrix weight",
-            },
-            HOW_SAVED,
-        ),
-        _exact(
-            "break_even_tokens",
-            crossing,
-            "token",
-            {
-                "zh": "autocast 开始比 fp32 少存的 token 数",
-                "en": "tokens from which autocast keeps less than fp32",
-            },
-            {
-                "zh": "对 token 数二分，比较两种精度保存的总字节",
-                "en": "bisection over tokens, comparing all bytes saved",
-            },
-        ),
-        _exact(
-            "break_even_over_width",
-            crossing / config.width,
-            "",
-            {"zh": "上面的 token 数与宽度之比", "en": "those tokens over the width"},
-            {"zh": "同上", "en": "as above"},
-        ),
-        _exact(
-            "few_tokens_ratio",
-            small["amp"] / small["fp32"],
-            "",
-            {
-                "zh": "只有 h/8 个 token 时，保存的总字节，autocast 比 fp32",
-                "en": "all bytes saved with h/8 tokens, autocast over fp32",
-            },
-            HOW_SAVED,
-        ),
-        _exact(
-            "inside_left_bytes_per_param",
-            inside / weights,
-            "B/param",
-            {
-                "zh": "反向写在 autocast 里：反向后残留",
-                "en": "backward inside autocast: left behind",
-            },
-            HOW_CACHE,
-        ),
-        _exact(
-            "outside_left_bytes_per_param",
-            outside / weights,
-            "B/param",
-            {
-                "zh": "反向写在 autocast 外：反向后残留",
-                "en": "backward outside autocast: left behind",
-            },
-            HOW_CACHE,
-        ),
-        _exact(
-            "shared_weight_copies_cached",
-            cached,
-            "",
-            {
-                "zh": "同一权重用四次，有缓存：副本数",
-                "en": "copies of a weight used four times, with the cache",
-            },
-            HOW_SAVED,
-        ),
-        _exact(
-            "shared_weight_copies_uncached",
-            uncached,
-            "",
-            {
-                "zh": "同一权重用四次，无缓存：副本数",
-                "en": "copies of a weight used four times, without the cache",
-            },
-            HOW_SAVED,
-        ),
-        _exact(
-            "softmax_fp32_bytes_per_score",
-            softmax_bytes(config, cast=False),
-            "B",
-            {
-                "zh": "fp32 的 softmax 与其后的乘法：每个分数保存",
-                "en": "softmax and the product after it in fp32: saved for each score",
-            },
-            HOW_SOFTMAX,
-        ),
-        _exact(
-            "softmax_amp_bytes_per_score",
-            softmax_bytes(config, cast=True),
-            "B",
-            {
-                "zh": "bf16 分数、fp32 softmax、bf16 乘法：每个分数保存",
-                "en": "bf16 scores, fp32 softmax, bf16 product: saved for each score",
-            },
-            HOW_SOFTMAX,
-        ),
-        _exact(
-            "peak_ratio",
-            amp.peak / fp32.peak,
-            "",
-            {"zh": "整步峰值，autocast 比 fp32", "en": "peak of a whole step, autocast over fp32"},
-            HOW_STEP,
-        ),
-        _exact(
-            "bf16_peak_ratio",
-            steps["bf16"].peak / fp32.peak,
-            "",
-            {
-                "zh": "整步峰值，纯 bf16 比 fp32",
-                "en": "peak of a whole step, bf16 throughout over fp32",
-            },
-            HOW_STEP,
-        ),
-    )
-    return Result(metrics, (kinds_figure(config, saved, copies), crossing_figure(config)))
-
-
-def _exact(name: str, value: float, unit: Unit, label: Text, how: Text) -> Metric:
-    return Metric(name, value, unit, "exact", label, how)
+    fp32, amp, bf16 = (memory_breakdown.breakdown(whole, recipe) for recipe in RECIPES[:3])
+    states = sum(amp.held.values())
+    found["states_ratio"] = states / sum(fp32.held.values())
+    found["states_bytes_per_param"] = states / amp.parameters
+    found["gradients_are_fp32"] = gradient_dtypes(whole) == {torch.float32}
+    found["peak_ratio"] = amp.peak / fp32.peak
+    found["bf16_peak_ratio"] = bf16.peak / fp32.peak
 
 
 def gradient_dtypes(config: memory_breakdown.Config) -> set[torch.dtype]:
@@ -422,74 +412,3 @@ def gradient_dtypes(config: memory_breakdown.Config) -> set[torch.dtype]:
     trainer = Trainer(config, RECIPES[1])
     trainer.backward(make_tokens(config))
     return {gradient.dtype for gradient in trainer.gradients()}
-
-
-def kinds_figure(config: Config, saved: dict[Mode, Saved], copies: int) -> Figure:
-    """Stacked bars: what one block keeps, by kind."""
-
-    def total(mode: Mode, dtype: torch.dtype) -> int:
-        return sum(t.nbytes for t in saved[mode].tensors if t.dtype is dtype and not t.shared)
-
-    places = tuple(range(len(MODES)))
-    halves = [total(mode, torch.bfloat16) - (copies if mode == "amp" else 0) for mode in MODES]
-    return Figure(
-        "kinds",
-        {
-            "zh": f"一个 block 为反向保存的字节（n = {config.tokens}，h = {config.width}）",
-            "en": f"Bytes that one block saves for the backward (n = {config.tokens}, h = {config.width})",
-        },
-        Axis({"zh": "精度", "en": "precision"}, categories=tuple(NAMES[mode] for mode in MODES)),
-        Axis({"zh": "保存的字节", "en": "bytes saved"}, "B"),
-        (
-            Series(
-                {"zh": "fp32 激活", "en": "activations in fp32"},
-                places,
-                tuple(total(mode, torch.float32) for mode in MODES),
-                "bar",
-            ),
-            Series({"zh": "bf16 激活", "en": "activations in bf16"}, places, tuple(halves), "bar"),
-            Series(
-                {"zh": "权重的 bf16 副本", "en": "bf16 copies of weights"},
-                places,
-                tuple(copies if mode == "amp" else 0 for mode in MODES),
-                "bar",
-            ),
-        ),
-    )
-
-
-def crossing_figure(config: Config) -> Figure:
-    """Lines: bytes saved over tokens, fp32 and autocast, with the model's prediction."""
-    h, a = config.width, config.heads
-    ticks = tuple(max(1, h * eighths // 8) for eighths in range(1, 17, 3))
-    small = 4 * a + 16
-    series: list[Series] = []
-    theory = {
-        "fp32": lambda n: (64 * h + small) * n,
-        "amp": lambda n: (36 * h + small) * n + 24 * h * h,
-    }
-    for mode in ("fp32", "amp"):
-        name = NAMES[mode]
-        series += [
-            Series(
-                {"zh": f"{name['zh']}，实测", "en": f"{name['en']}, measured"},
-                ticks,
-                tuple(keep(config, mode, n).bytes for n in ticks),
-            ),
-            Series(
-                {"zh": f"{name['zh']}，理论", "en": f"{name['en']}, theory"},
-                ticks,
-                tuple(theory[mode](n) for n in ticks),
-                "theory",
-            ),
-        ]
-    return Figure(
-        "crossing",
-        {
-            "zh": f"token 太少时，权重副本盖过激活的节省（h = {h}）",
-            "en": f"With few tokens the copies of weights outweigh what activations save (h = {h})",
-        },
-        Axis({"zh": "token 数 n", "en": "tokens n"}),
-        Axis({"zh": "保存的字节", "en": "bytes saved"}, "B"),
-        tuple(series),
-    )

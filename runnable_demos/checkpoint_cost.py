@@ -25,7 +25,7 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -37,9 +37,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint_sequential, set_checkpoint_early_stop
 
-from runnable_demos.measure import count_flops, fake
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
-from runnable_demos.stacks import (
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import count_flops, fake
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.stacks import (
     Block,
     Forward,
     Layer,
@@ -55,6 +56,108 @@ QUESTION: Text = {
     "zh": "重算多花多少 FLOPs 和时间？何时少于三分之一，何时多于？",
     "en": "How many FLOPs and how much time does recompute add; when less than a third, when more?",
 }
+
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "FlopCounterMode 在伪张量上计数；分母是不设检查点的一步",
+  "counted by FlopCounterMode on fake tensors; over a step without checkpoints",
+]
+[method.metrics]
+relu_overhead = ["", "Linear + ReLU，{segment} 层一段，重算占一步", "segments of {segment} Linear + ReLU: recompute over a step"]
+bare_overhead = ["", "纯 Linear，{segment} 层一段，重算占一步", "segments of {segment} Linear alone: recompute over a step"]
+bare_each_overhead = ["", "纯 Linear，每层一段，重算占一步", "a segment for each Linear: recompute over a step"]
+bare_no_early_stop_overhead = [
+  "",
+  "纯 Linear，{segment} 层一段，不提前停，重算占一步",
+  "segments of {segment} Linear, without early stop: recompute over a step",
+]
+no_input_gradient_overhead = [
+  "",
+  "输入不要梯度，重算占一步",
+  "an input that asks for no gradient: recompute over a step",
+]
+sequential_overhead = [
+  "",
+  "checkpoint_sequential，{even} 段，重算占一步",
+  "checkpoint_sequential in {even} segments: recompute over a step",
+]
+sequential_one_overhead = [
+  "",
+  "checkpoint_sequential，1 段，重算占一步",
+  "checkpoint_sequential in one segment: recompute over a step",
+]
+frozen_overhead = ["", "权重全部冻结，重算占一步", "all weights frozen: recompute over a step"]
+lora_overhead = [
+  "",
+  "LoRA，秩 {rank}，重算占一步",
+  "LoRA of rank {rank}: recompute over a step",
+]
+frozen_bottom_overhead = [
+  "",
+  "只训练最后一层，每层一段，重算占一步",
+  "only the last layer trained, a segment a layer: recompute over a step",
+]
+block_overhead = ["", "Transformer 块，重算占一步", "a transformer block: recompute over a step"]
+block_pair_overhead = ["", "两个块一段，重算占一步", "segments of two blocks: recompute over a step"]
+block_no_early_stop_overhead = [
+  "",
+  "Transformer 块，不提前停，重算占一步",
+  "a transformer block without early stop: recompute over a step",
+]
+block_flash_overhead = [
+  "",
+  "Transformer 块，融合注意力，重算占一步",
+  "a transformer block with fused attention: recompute over a step",
+]
+backward_over_forward = ["", "块的反向 / 前向", "backward over forward of a block"]
+backward_over_forward_flash = [
+  "",
+  "融合注意力的块，反向 / 前向",
+  "backward over forward of a block with fused attention",
+]
+hfu_over_mfu = ["", "HFU / MFU，不提前停", "HFU over MFU, without early stop"]
+hfu_over_mfu_early_stop = ["", "HFU / MFU，提前停", "HFU over MFU, with early stop"]
+
+[[method]]
+kind = "exact"
+how = ["重算的 FLOPs 除以一层的 FLOPs", "FLOPs of recompute over those of a layer"]
+[method.metrics]
+sequential_uneven_kept = [
+  "",
+  "checkpoint_sequential，{layers} 层 {uneven} 段，不重算的层数",
+  "layers of {layers} that checkpoint_sequential in {uneven} segments does not run again",
+]
+
+[[method]]
+kind = "measured"
+how = [
+  "四个块，h = {timed_h}，N = {timed_n}，两种步交替计时 {repeats} 次，各取中位数",
+  "four blocks, h = {timed_h}, N = {timed_n}, both steps timed in turn {repeats} times, the median of each",
+]
+[method.metrics]
+block_time_overhead = ["", "每块一个检查点，一步多花的时间", "time that a checkpoint a block adds to a step"]
+
+[figure.flops]
+title = ["一步的 FLOPs，以各自的前向为单位", "FLOPs of a step, in forwards"]
+x = {label = ["设置", "setting"]}
+y = {label = ["FLOPs / 前向", "FLOPs / forward"]}
+[figure.flops.series]
+forward = ["bar", "前向", "forward"]
+backward = ["bar", "反向", "backward"]
+recompute = ["bar", "重算", "recompute"]
+[figure.flops.places]
+relu = ["Linear + ReLU，{segment} 层一段", "Linear + ReLU, segments of {segment}"]
+bare = ["纯 Linear，{segment} 层一段", "Linear alone, segments of {segment}"]
+sequential = ["checkpoint_sequential，{even} 段", "checkpoint_sequential"]
+block = ["Transformer 块", "transformer block"]
+block_no_early_stop = ["Transformer 块，不提前停", "block, no early stop"]
+frozen = ["权重全部冻结", "all weights frozen"]
+lora = ["LoRA", "LoRA"]
+frozen_bottom = ["只训练最后一层", "only the last layer trained"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -215,176 +318,53 @@ def time_overhead(config: Config) -> float:
     return median(t for _, t in times) / median(t for t, _ in times) - 1
 
 
-def bars(accounts: Mapping[str, Account], labels: Mapping[str, Text]) -> Figure:
-    """Forward, backward and recompute stacked, in forwards of each network."""
-    parts: dict[str, Text] = {
-        "forward": {"zh": "前向", "en": "forward"},
-        "backward": {"zh": "反向", "en": "backward"},
-        "recompute": {"zh": "重算", "en": "recompute"},
-    }
-    return Figure(
-        "flops",
-        {"zh": "一步的 FLOPs，以各自的前向为单位", "en": "FLOPs of a step, in forwards"},
-        Axis({"zh": "设置", "en": "setting"}, categories=tuple(labels.values())),
-        Axis({"zh": "FLOPs / 前向", "en": "FLOPs / forward"}),
-        tuple(
-            Series(
-                label,
-                tuple(map(float, range(len(labels)))),
-                tuple(getattr(accounts[key], part) / accounts[key].forward for key in labels),
-                "bar",
-            )
-            for part, label in parts.items()
-        ),
-    )
+SETTINGS = (
+    "relu",
+    "bare",
+    "sequential",
+    "block",
+    "block_no_early_stop",
+    "frozen",
+    "lora",
+    "frozen_bottom",
+)
+"""Those that the figure shows."""
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Count all, time one."""
+    L, k = config.layers, config.segment
+    timed_h, timed_n, _ = timed_block(config)
+    found = Findings(
+        MEASURES, config, even=L // k, uneven=L // 2 - 1, timed_h=timed_h, timed_n=timed_n
+    )
+
     progress(0.0, "linear stacks")
     with fake():
         accounts = linear_accounts(config)
         progress(0.3, "transformer blocks")
         accounts |= block_accounts(config)
-    progress(0.6, "seconds")
-    seconds = time_overhead(config)
-    progress(1.0, "done")
+    uneven = accounts.pop("sequential_uneven")
+    found["sequential_uneven_kept"] = L - uneven.recompute // (uneven.forward // L)
+    for name, cost in accounts.items():
+        found[f"{name}_overhead"] = cost.overhead
+    block, flash = accounts["block"], accounts["block_flash"]
+    found["backward_over_forward"] = block.backward / block.forward
+    found["backward_over_forward_flash"] = flash.backward / flash.forward
+    found["hfu_over_mfu"] = 1 + accounts["block_no_early_stop"].overhead
+    found["hfu_over_mfu_early_stop"] = 1 + block.overhead
 
-    L, k = config.layers, config.segment
-    hidden, tokens, _ = timed_block(config)
-    counted: Text = {
-        "zh": "FlopCounterMode 在伪张量上计数；分母是不设检查点的一步",
-        "en": "counted by FlopCounterMode on fake tensors; over a step without checkpoints",
-    }
-
-    def overhead(name: str, key: str, zh: str, en: str) -> Metric:
-        label = {"zh": f"{zh}，重算占一步", "en": f"{en}: recompute over a step"}
-        return Metric(f"{name}_overhead", accounts[key].overhead, "", "exact", label, counted)
-
-    def ratio(name: str, value: float, zh: str, en: str) -> Metric:
-        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, counted)
-
-    uneven = accounts["sequential_uneven"]
-    layer = uneven.forward // L
-    block, full, flash = (accounts[f"block{n}"] for n in ("", "_no_early_stop", "_flash"))
-    labels: dict[str, Text] = {
-        "relu": {"zh": f"Linear + ReLU，{k} 层一段", "en": f"Linear + ReLU, segments of {k}"},
-        "bare": {"zh": f"纯 Linear，{k} 层一段", "en": f"Linear alone, segments of {k}"},
-        "sequential": {"zh": f"checkpoint_sequential，{L // k} 段", "en": "checkpoint_sequential"},
-        "block": {"zh": "Transformer 块", "en": "transformer block"},
-        "block_no_early_stop": {"zh": "Transformer 块，不提前停", "en": "block, no early stop"},
-        "frozen": {"zh": "权重全部冻结", "en": "all weights frozen"},
-        "lora": {"zh": "LoRA", "en": "LoRA"},
-        "frozen_bottom": {"zh": "只训练最后一层", "en": "only the last layer trained"},
-    }
-    return Result(
-        metrics=(
-            overhead(
-                "relu", "relu", f"Linear + ReLU，{k} 层一段", f"segments of {k} Linear + ReLU"
-            ),
-            overhead("bare", "bare", f"纯 Linear，{k} 层一段", f"segments of {k} Linear alone"),
-            overhead("bare_each", "bare_each", "纯 Linear，每层一段", "a segment for each Linear"),
-            overhead(
-                "bare_no_early_stop",
-                "bare_no_early_stop",
-                f"纯 Linear，{k} 层一段，不提前停",
-                f"segments of {k} Linear, without early stop",
-            ),
-            overhead(
-                "no_input_gradient",
-                "no_input_gradient",
-                "输入不要梯度",
-                "an input that asks for no gradient",
-            ),
-            overhead(
-                "sequential",
-                "sequential",
-                f"checkpoint_sequential，{L // k} 段",
-                f"checkpoint_sequential in {L // k} segments",
-            ),
-            overhead(
-                "sequential_one",
-                "sequential_one",
-                "checkpoint_sequential，1 段",
-                "checkpoint_sequential in one segment",
-            ),
-            Metric(
-                "sequential_uneven_kept",
-                L - uneven.recompute // layer,
-                "",
-                "exact",
-                {
-                    "zh": f"checkpoint_sequential，{L} 层 {L // 2 - 1} 段，不重算的层数",
-                    "en": f"layers of {L} that checkpoint_sequential in {L // 2 - 1} segments does "
-                    "not run again",
-                },
-                {
-                    "zh": "重算的 FLOPs 除以一层的 FLOPs",
-                    "en": "FLOPs of recompute over those of a layer",
-                },
-            ),
-            overhead("frozen", "frozen", "权重全部冻结", "all weights frozen"),
-            overhead("lora", "lora", f"LoRA，秩 {config.rank}", f"LoRA of rank {config.rank}"),
-            overhead(
-                "frozen_bottom",
-                "frozen_bottom",
-                "只训练最后一层，每层一段",
-                "only the last layer trained, a segment a layer",
-            ),
-            overhead("block", "block", "Transformer 块", "a transformer block"),
-            overhead("block_pair", "block_pair", "两个块一段", "segments of two blocks"),
-            overhead(
-                "block_no_early_stop",
-                "block_no_early_stop",
-                "Transformer 块，不提前停",
-                "a transformer block without early stop",
-            ),
-            overhead(
-                "block_flash",
-                "block_flash",
-                "Transformer 块，融合注意力",
-                "a transformer block with fused attention",
-            ),
-            ratio(
-                "backward_over_forward",
-                block.backward / block.forward,
-                "块的反向 / 前向",
-                "backward over forward of a block",
-            ),
-            ratio(
-                "backward_over_forward_flash",
-                flash.backward / flash.forward,
-                "融合注意力的块，反向 / 前向",
-                "backward over forward of a block with fused attention",
-            ),
-            ratio(
-                "hfu_over_mfu",
-                1 + full.overhead,
-                "HFU / MFU，不提前停",
-                "HFU over MFU, without early stop",
-            ),
-            ratio(
-                "hfu_over_mfu_early_stop",
-                1 + block.overhead,
-                "HFU / MFU，提前停",
-                "HFU over MFU, with early stop",
-            ),
-            Metric(
-                "block_time_overhead",
-                seconds,
-                "",
-                "measured",
-                {
-                    "zh": "每块一个检查点，一步多花的时间",
-                    "en": "time that a checkpoint a block adds to a step",
-                },
-                {
-                    "zh": f"四个块，h = {hidden}，N = {tokens}，"
-                    f"两种步交替计时 {config.repeats} 次，各取中位数",
-                    "en": f"four blocks, h = {hidden}, N = {tokens}, both steps timed in turn "
-                    f"{config.repeats} times, the median of each",
-                },
-            ),
-        ),
-        figures=(bars(accounts, labels),),
+    shown = [accounts[name] for name in SETTINGS]
+    x = range(len(shown))
+    found.draw(
+        "flops",
+        Line("forward", x, [cost.forward / cost.forward for cost in shown]),
+        Line("backward", x, [cost.backward / cost.forward for cost in shown]),
+        Line("recompute", x, [cost.recompute / cost.forward for cost in shown]),
+        places=SETTINGS,
     )
+
+    progress(0.6, "seconds")
+    found["block_time_overhead"] = time_overhead(config)
+    progress(1.0, "done")
+    return found.result()

@@ -45,9 +45,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-from runnable_demos.measure import LiveMemory
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
-from runnable_demos.stacks import (
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.stacks import (
     Forward,
     Layer,
     draw_input,
@@ -65,6 +66,132 @@ QUESTION: Text = {
     "zh": "激活显存能压到多低？每压低一步，要多跑多少层前向？",
     "en": "How low can activation memory go, and how many more layer forwards does each step cost?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
+  "live peak of a step over the bytes of one layer's output, without parameters and their gradients; checkpoints with preserve_rng_state=False",
+]
+[method.metrics]
+none_peak = ["", "不设检查点的峰值", "peak without checkpoints"]
+one_segment_peak = ["", "整网一段的峰值", "peak with one segment"]
+one_slot_peak = ["", "一个槽的峰值", "peak with one slot"]
+halving_peak = ["", "递归对半的峰值", "peak with recursive halving"]
+halving_first_peak = ["", "只包前一半的递归对半的峰值", "peak when halving with the second half left alone"]
+thick_segments_peak = [
+  "",
+  "一层存九份的层：等长分段的最低峰值",
+  "layers that save nine outputs: lowest peak of equal segments",
+]
+thick_revolve_few_peak = [
+  "",
+  "同上，Revolve 用 {s} 个槽的峰值",
+  "the same, peak of Revolve with {s} slots",
+]
+revolve_peak = [
+  "",
+  "Revolve，{s} 个槽的峰值",
+  "peak, {s} slots",
+]
+root_peak = ["", "每 √L 层一段的峰值", "peak with segments of √L"]
+slot_a_layer_peak = ["", "每层一个槽的峰值", "peak with a slot a layer"]
+
+[[method]]
+kind = "exact"
+how = ["按字节比较", "compared in bytes"]
+[method.metrics]
+one_segment_saves_nothing = ["", "整网一段的峰值等于不设检查点", "one segment peaks as no checkpoint does"]
+one_slot_peak_is_constant = ["", "层数减半，一个槽的峰值不变", "with half the layers, one slot has the same peak"]
+
+[[method]]
+kind = "exact"
+how = [
+  "执行时逐次计数：推进与求导各算一次层前向",
+  "counted while executing: an advance and a taping are one layer forward each",
+]
+[method.metrics]
+one_segment_forwards = ["", "整网一段的层前向", "layer forwards, one segment"]
+one_slot_forwards = ["", "一个槽的层前向", "layer forwards with one slot"]
+one_slot_extra_forwards = ["", "一个槽多出的层前向", "layer forwards that one slot adds"]
+halving_forwards = ["", "递归对半的层前向", "layer forwards when halving"]
+halving_no_early_stop_forwards = [
+  "",
+  "递归对半、不提前停的层前向",
+  "layer forwards when halving without early stop",
+]
+halving_first_forwards = [
+  "",
+  "只包前一半的递归对半的层前向",
+  "layer forwards when halving with the second half left alone",
+]
+thick_segments_forwards = ["", "同上，该峰值的层前向", "the same, layer forwards at that peak"]
+thick_revolve_forwards = [
+  "",
+  "同上，Revolve 在不高于它的峰值下的层前向",
+  "the same, layer forwards of Revolve at no higher peak",
+]
+two_slots_forwards = ["", "两个槽的层前向", "layer forwards, two slots"]
+revolve_forwards = [
+  "",
+  "Revolve，{s} 个槽的层前向",
+  "forwards, {s} slots",
+]
+root_forwards = ["", "每 √L 层一段的层前向", "forwards with segments of √L"]
+revolve_as_root_forwards = [
+  "",
+  "Revolve 与 √L 分段峰值相同时的层前向",
+  "forwards of Revolve at the peak of segments of √L",
+]
+slot_a_layer_forwards = ["", "每层一个槽的层前向", "forwards, a slot a layer"]
+
+[[method]]
+kind = "exact"
+how = ["执行计数与 p(L, s) 比较", "executed counts against p(L, s)"]
+[method.metrics]
+executed_is_optimal = [
+  "",
+  "执行的推进次数都等于动态规划的最优值",
+  "advances executed equal the optimum by dynamic programming, for all slots tried",
+]
+
+[[method]]
+kind = "computed"
+how = [
+  "两者各自算出推进次数，逐例比较，不执行",
+  "advances worked out by both and compared case by case, not executed",
+]
+[method.metrics]
+binomial_is_optimal = [
+  "",
+  "二项式调度对所有小例都等于动态规划",
+  "the binomial schedule equals dynamic programming in every small case",
+]
+
+[[method]]
+kind = "computed"
+how = [
+  "l ≤ {cases}、s ≤ l 的全部组合",
+  "every l up to {cases} with every s up to l",
+]
+[method.metrics]
+cases = ["", "对照的例数", "cases compared"]
+
+[[method]]
+kind = "exact"
+how = ["逐张量 torch.equal", "torch.equal tensor by tensor"]
+[method.metrics]
+gradients_bit_equal = ["", "各种调度的全部梯度逐位相等", "all gradients bit-equal under every schedule"]
+
+[figure.forwards]
+title = ["槽数与前向次数", "Slots against forwards"]
+x = {label = ["槽数 s", "slots s"], scale = "log2"}
+y = {label = ["每层的前向次数", "forwards of a layer"], scale = "log2"}
+[figure.forwards.series]
+theory = ["theory", "二项式公式", "binomial formula"]
+executed = ["measured", "执行计数", "executed and counted"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -303,34 +430,10 @@ def slots_to_try(layers: int, example: int) -> list[int]:
     return sorted({*range(1, min(layers, 16) + 1), *powers, min(example, layers), layers})
 
 
-def trade_figure(runs: dict[int, Run], L: int) -> Figure:
-    """Layer forwards for a layer over slots: the formula as a line, executed schedules as marks."""
-    slots = list(runs)
-    theory = [(repetitions(L, s) * L - beta(s + 1, repetitions(L, s) - 1) + L) / L for s in slots]
-    return Figure(
-        "forwards",
-        {"zh": "槽数与前向次数", "en": "Slots against forwards"},
-        Axis({"zh": "槽数 s", "en": "slots s"}, scale="log2"),
-        Axis({"zh": "每层的前向次数", "en": "forwards of a layer"}, scale="log2"),
-        (
-            Series(
-                {"zh": "二项式公式", "en": "binomial formula"},
-                tuple(map(float, slots)),
-                tuple(theory),
-                "theory",
-            ),
-            Series(
-                {"zh": "执行计数", "en": "executed and counted"},
-                tuple(map(float, slots)),
-                tuple(runs[s].forwards / L for s in slots),
-            ),
-        ),
-    )
-
-
 def run(config: Config, progress: Progress) -> Result:
     """Execute all, and compare."""
     L, s, device = config.layers, min(config.slots, config.layers), config.device
+    found = Findings(MEASURES, config, s=s)
     a = config.batch * config.width * 4  # bytes of one layer's output
     shape = (config.batch, config.width)
     layers = [Layer(config.width).to(device) for _ in range(L)]
@@ -340,189 +443,67 @@ def run(config: Config, progress: Progress) -> Result:
     progress(0.0, "autograd")
     none = autograd(layers, lambda stack: partial(run_layers, stack), z, weight)
     one = autograd(layers, lambda stack: partial(run_segments, stack, (L,)), z, weight)
+    found["none_peak"] = none.peak / a
+    found["one_segment_peak"] = one.peak / a
+    found["one_segment_saves_nothing"] = one.peak == none.peak
+    found["one_segment_forwards"] = one.forwards
+
     halved = autograd(layers, lambda stack: partial(halve, stack), z, weight)
     halved_first = autograd(layers, lambda stack: partial(halve_first, stack), z, weight)
     with set_checkpoint_early_stop(False):
         halved_whole = autograd(layers, lambda stack: partial(halve, stack), z, weight)
+    found["halving_peak"] = halved.peak / a
+    found["halving_forwards"] = halved.forwards
+    found["halving_no_early_stop_forwards"] = halved_whole.forwards
+    found["halving_first_peak"] = halved_first.peak / a
+    found["halving_first_forwards"] = halved_first.forwards
+
     lengths = equal_segments(L, isqrt(L))
     root = autograd(layers, lambda stack: partial(run_segments, stack, lengths), z, weight)
+    found["root_peak"] = root.peak / a
+    found["root_forwards"] = root.forwards
+
     runs: dict[int, Run] = {}
     tried = slots_to_try(L, s)
     for i, slots in enumerate(tried):
         progress(0.2 + 0.5 * i / len(tried), f"Revolve with {slots} slots")
         runs[slots] = revolve(layers, z, weight, slots)
+    found["one_slot_peak"] = runs[1].peak / a
+    found["one_slot_forwards"] = runs[1].forwards
+    found["one_slot_extra_forwards"] = runs[1].forwards - L
+    half_stack = revolve(layers[: L // 2], z, weight, 1)
+    found["one_slot_peak_is_constant"] = half_stack.peak == runs[1].peak
+    found["two_slots_forwards"] = runs[2].forwards
+    found["revolve_peak"] = runs[s].peak / a
+    found["revolve_forwards"] = runs[s].forwards
+    found["slot_a_layer_peak"] = runs[L].peak / a
+    found["slot_a_layer_forwards"] = runs[L].forwards
     # As many slots as the memory of √L segments has room for.
     as_root = max(c for c, run in runs.items() if round(run.peak / a) <= round(root.peak / a))
-    half_stack = revolve(layers[: L // 2], z, weight, 1)
+    found["revolve_as_root_forwards"] = runs[as_root].forwards
+    everyone = (one, root, halved, halved_first, halved_whole, *runs.values())
+    found["gradients_bit_equal"] = all(equal(none, other) for other in everyone)
 
     progress(0.65, "layers that save nine times their output")
     thick = [Thick(config.width).to(device) for _ in range(L)]
     lowest = lowest_segments(thick, z, weight)
-    thick_few = revolve(thick, z, weight, s)
-    room = max(0, lowest.peak - thick_few.peak) // a  # a slot more costs one activation
-    thick_same = revolve(thick, z, weight, min(s + room, L))
+    few = revolve(thick, z, weight, s)
+    room = max(0, lowest.peak - few.peak) // a  # a slot more costs one activation
+    found["thick_segments_peak"] = lowest.peak / a
+    found["thick_segments_forwards"] = lowest.forwards
+    found["thick_revolve_few_peak"] = few.peak / a
+    found["thick_revolve_forwards"] = revolve(thick, z, weight, min(s + room, L)).forwards
 
     progress(0.7, "dynamic programming")
     pairs = [(l, c) for l in range(1, config.cases + 1) for c in range(1, l + 1)]
-    optimal = all(advances(l, c) == optimum(l, c) for l, c in pairs)
-    everywhere = all(run.forwards - L == optimum(L, c) for c, run in runs.items())
-    exact = all(
-        equal(none, other)
-        for other in (one, root, halved, halved_first, halved_whole, *runs.values())
-    )
+    found["binomial_is_optimal"] = all(advances(l, c) == optimum(l, c) for l, c in pairs)
+    found["cases"] = len(pairs)
+    executed = all(run.forwards - L == optimum(L, c) for c, run in runs.items())
+    found["executed_is_optimal"] = executed
+
+    r = {slots: repetitions(L, slots) for slots in runs}
+    theory = [(r[c] * L - beta(c + 1, r[c] - 1) + L) / L for c in runs]
+    counts = [run.forwards / L for run in runs.values()]
+    found.draw("forwards", Line("theory", list(runs), theory), Line("executed", list(runs), counts))
     progress(1.0, "done")
-
-    counted: Text = {
-        "zh": "执行时逐次计数：推进与求导各算一次层前向",
-        "en": "counted while executing: an advance and a taping are one layer forward each",
-    }
-    live: Text = {
-        "zh": "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度；"
-        "检查点一律 preserve_rng_state=False",
-        "en": "live peak of a step over the bytes of one layer's output, "
-        "without parameters and their gradients; checkpoints with preserve_rng_state=False",
-    }
-
-    def forwards(name: str, value: int, zh: str, en: str) -> Metric:
-        return Metric(f"{name}_forwards", value, "", "exact", {"zh": zh, "en": en}, counted)
-
-    def peak(name: str, value: int, zh: str, en: str) -> Metric:
-        return Metric(f"{name}_peak", value / a, "", "exact", {"zh": zh, "en": en}, live)
-
-    def fact(name: str, value: bool, zh: str, en: str, how: Text) -> Metric:
-        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, how)
-
-    return Result(
-        metrics=(
-            peak("none", none.peak, "不设检查点的峰值", "peak without checkpoints"),
-            peak("one_segment", one.peak, "整网一段的峰值", "peak with one segment"),
-            fact(
-                "one_segment_saves_nothing",
-                one.peak == none.peak,
-                "整网一段的峰值等于不设检查点",
-                "one segment peaks as no checkpoint does",
-                {"zh": "按字节比较", "en": "compared in bytes"},
-            ),
-            forwards(
-                "one_segment", one.forwards, "整网一段的层前向", "layer forwards, one segment"
-            ),
-            peak("one_slot", runs[1].peak, "一个槽的峰值", "peak with one slot"),
-            forwards(
-                "one_slot", runs[1].forwards, "一个槽的层前向", "layer forwards with one slot"
-            ),
-            forwards(
-                "one_slot_extra",
-                runs[1].forwards - L,
-                "一个槽多出的层前向",
-                "layer forwards that one slot adds",
-            ),
-            fact(
-                "one_slot_peak_is_constant",
-                half_stack.peak == runs[1].peak,
-                "层数减半，一个槽的峰值不变",
-                "with half the layers, one slot has the same peak",
-                {"zh": "按字节比较", "en": "compared in bytes"},
-            ),
-            peak("halving", halved.peak, "递归对半的峰值", "peak with recursive halving"),
-            forwards("halving", halved.forwards, "递归对半的层前向", "layer forwards when halving"),
-            forwards(
-                "halving_no_early_stop",
-                halved_whole.forwards,
-                "递归对半、不提前停的层前向",
-                "layer forwards when halving without early stop",
-            ),
-            peak(
-                "halving_first",
-                halved_first.peak,
-                "只包前一半的递归对半的峰值",
-                "peak when halving with the second half left alone",
-            ),
-            forwards(
-                "halving_first",
-                halved_first.forwards,
-                "只包前一半的递归对半的层前向",
-                "layer forwards when halving with the second half left alone",
-            ),
-            peak(
-                "thick_segments",
-                lowest.peak,
-                "一层存九份的层：等长分段的最低峰值",
-                "layers that save nine outputs: lowest peak of equal segments",
-            ),
-            forwards(
-                "thick_segments",
-                lowest.forwards,
-                "同上，该峰值的层前向",
-                "the same, layer forwards at that peak",
-            ),
-            forwards(
-                "thick_revolve",
-                thick_same.forwards,
-                "同上，Revolve 在不高于它的峰值下的层前向",
-                "the same, layer forwards of Revolve at no higher peak",
-            ),
-            peak(
-                "thick_revolve_few",
-                thick_few.peak,
-                f"同上，Revolve 用 {s} 个槽的峰值",
-                f"the same, peak of Revolve with {s} slots",
-            ),
-            forwards("two_slots", runs[2].forwards, "两个槽的层前向", "layer forwards, two slots"),
-            peak("revolve", runs[s].peak, f"Revolve，{s} 个槽的峰值", f"peak, {s} slots"),
-            forwards(
-                "revolve", runs[s].forwards, f"Revolve，{s} 个槽的层前向", f"forwards, {s} slots"
-            ),
-            peak("root", root.peak, "每 √L 层一段的峰值", "peak with segments of √L"),
-            forwards("root", root.forwards, "每 √L 层一段的层前向", "forwards with segments of √L"),
-            forwards(
-                "revolve_as_root",
-                runs[as_root].forwards,
-                "Revolve 与 √L 分段峰值相同时的层前向",
-                "forwards of Revolve at the peak of segments of √L",
-            ),
-            peak("slot_a_layer", runs[L].peak, "每层一个槽的峰值", "peak with a slot a layer"),
-            forwards(
-                "slot_a_layer", runs[L].forwards, "每层一个槽的层前向", "forwards, a slot a layer"
-            ),
-            fact(
-                "executed_is_optimal",
-                everywhere,
-                "执行的推进次数都等于动态规划的最优值",
-                "advances executed equal the optimum by dynamic programming, for all slots tried",
-                {"zh": "执行计数与 p(L, s) 比较", "en": "executed counts against p(L, s)"},
-            ),
-            Metric(
-                "binomial_is_optimal",
-                optimal,
-                "",
-                "computed",
-                {
-                    "zh": "二项式调度对所有小例都等于动态规划",
-                    "en": "the binomial schedule equals dynamic programming in every small case",
-                },
-                {
-                    "zh": "两者各自算出推进次数，逐例比较，不执行",
-                    "en": "advances worked out by both and compared case by case, not executed",
-                },
-            ),
-            Metric(
-                "cases",
-                len(pairs),
-                "",
-                "computed",
-                {"zh": "对照的例数", "en": "cases compared"},
-                {
-                    "zh": f"l ≤ {config.cases}、s ≤ l 的全部组合",
-                    "en": f"every l up to {config.cases} with every s up to l",
-                },
-            ),
-            fact(
-                "gradients_bit_equal",
-                exact,
-                "各种调度的全部梯度逐位相等",
-                "all gradients bit-equal under every schedule",
-                {"zh": "逐张量 torch.equal", "en": "torch.equal tensor by tensor"},
-            ),
-        ),
-        figures=(trade_figure(runs, L),),
-    )
+    return found.result()

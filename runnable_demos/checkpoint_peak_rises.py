@@ -26,7 +26,7 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -37,9 +37,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from runnable_demos.checkpoint_weighted import HalfLayer
-from runnable_demos.measure import LiveMemory
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
-from runnable_demos.stacks import (
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.stacks import (
     Layer,
     draw_input,
     equal_segments,
@@ -53,6 +54,72 @@ QUESTION: Text = {
     "zh": "设了检查点，峰值为什么不降反升？各怎么改？",
     "en": "With checkpoints on, why can the peak stay or even rise, and what mends it?",
 }
+
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
+  "live peak of a step over the bytes of one layer's output, without parameters and their gradients; checkpoints with preserve_rng_state=False",
+]
+[method.metrics]
+boundary_none = ["", "重边界：不设检查点", "heavy boundary: no checkpoints"]
+boundary_checkpointed = ["", "重边界：每层一个检查点", "heavy boundary: a checkpoint a layer"]
+boundary_mended = [
+  "",
+  "重边界：{segment} 层一段",
+  "heavy boundary: segments of {segment}",
+]
+outside_none = ["", "外部引用：不设检查点", "held outside: no checkpoints"]
+outside_checkpointed = [
+  "",
+  "外部引用：{segment} 层一段",
+  "held outside: segments of {segment}",
+]
+outside_mended = ["", "外部引用：不留中间输出", "held outside: no state kept"]
+arguments_none = ["", "大参数：不设检查点", "large arguments: no checkpoints"]
+arguments_checkpointed = ["", "大参数：由参数传入", "large arguments: passed in"]
+arguments_mended = ["", "大参数：在段内生成", "large arguments: made inside"]
+remainder_none = ["", "余数：不设检查点", "remainder: no checkpoints"]
+remainder_checkpointed = [
+  "",
+  "余数：checkpoint_sequential 分 {singles} 段",
+  "remainder: checkpoint_sequential in {singles}",
+]
+remainder_mended = ["", "余数：分 {even} 段", "remainder: in {even}"]
+outside_one = ["", "外部引用：整网一段", "held outside: one segment"]
+remainder_one_more = [
+  "",
+  "余数：checkpoint_sequential 分 {one_more} 段",
+  "remainder: checkpoint_sequential in {one_more}",
+]
+
+[[method]]
+kind = "exact"
+how = ["两次实测的峰值之比", "two measured peaks"]
+[method.metrics]
+boundary_ratio = ["", "重边界：设了检查点 / 不设", "heavy boundary: with checkpoints over without"]
+outside_ratio = ["", "外部引用：设了检查点 / 不设", "held outside: with checkpoints over without"]
+arguments_ratio = ["", "大参数：设了检查点 / 不设", "large arguments: with checkpoints over without"]
+remainder_ratio = ["", "余数：设了检查点 / 不设", "remainder: with checkpoints over without"]
+double_backward_ratio = ["", "二阶求导：分段 / 不设检查点", "double backward: segments over none"]
+logits_ratio = ["", "词表很大：分段 / 不设检查点", "large vocabulary: segments over none"]
+plain_ratio = ["", "同样的网络、没有这些原因：分段 / 不设", "the same stack without a cause"]
+
+[figure.causes]
+title = ["四种原因与改法", "Four causes and their mends"]
+x = {label = ["原因", "cause"]}
+y = {label = ["峰值 / 不设检查点", "peak / without checkpoints"]}
+[figure.causes.series]
+checkpointed = ["measured", "设了检查点", "with checkpoints"]
+mended = ["measured", "改过之后", "mended"]
+[figure.causes.places]
+boundary = ["重边界", "heavy boundary"]
+outside = ["外部引用", "held outside"]
+arguments = ["大参数", "large arguments"]
+remainder = ["余数", "remainder"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -247,129 +314,42 @@ def large_logits(config: Config) -> tuple[int, int]:
     )
 
 
-NAMES: Mapping[str, Text] = {
-    "boundary": {"zh": "重边界", "en": "heavy boundary"},
-    "outside": {"zh": "外部引用", "en": "held outside"},
-    "arguments": {"zh": "大参数", "en": "large arguments"},
-    "remainder": {"zh": "余数", "en": "remainder"},
-}
-
-
 def run(config: Config, progress: Progress) -> Result:
     """Four causes with their mends, and two reasons for a peak that stays."""
+    L, k = config.layers, config.segment
+    found = Findings(MEASURES, config, singles=L // 2 + 1, even=L // k, one_more=L // k + 1)
     a = config.batch * config.width * 4  # bytes of one layer's output
-    k = config.segment
+
+    cases: dict[str, Case] = {}
     progress(0.0, "heavy boundary")
-    boundary = heavy_boundary(config)
+    cases["boundary"] = heavy_boundary(config)
     progress(0.2, "held outside")
-    outside, outside_one = held_outside(config)
+    cases["outside"], outside_one = held_outside(config)
+    found["outside_one"] = outside_one / a
+    found["plain_ratio"] = cases["outside"].mended / cases["outside"].none
     progress(0.4, "large arguments")
-    arguments = large_arguments(config)
+    cases["arguments"] = large_arguments(config)
     progress(0.5, "remainder")
-    rest, one_more = remainder(config)
+    cases["remainder"], one_more = remainder(config)
+    found["remainder_one_more"] = one_more / a
+    for name, case in cases.items():
+        found[f"{name}_none"] = case.none / a
+        found[f"{name}_checkpointed"] = case.checkpointed / a
+        found[f"{name}_mended"] = case.mended / a
+        found[f"{name}_ratio"] = case.checkpointed / case.none
+
     progress(0.7, "double backward, logits")
     double_none, double = double_backward(config)
+    found["double_backward_ratio"] = double / double_none
     logits_none, logits = large_logits(config)
-    progress(1.0, "done")
+    found["logits_ratio"] = logits / logits_none
 
-    live: Text = {
-        "zh": "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
-        "en": "live peak of a step over the bytes of one layer's output, "
-        "without parameters and their gradients; checkpoints with preserve_rng_state=False",
-    }
-    compared: Text = {"zh": "两次实测的峰值之比", "en": "two measured peaks"}
-    cases = {
-        "boundary": boundary,
-        "outside": outside,
-        "arguments": arguments,
-        "remainder": rest,
-    }
-    how = {
-        "boundary": ("每层一个检查点", "a checkpoint a layer", f"{k} 层一段", f"segments of {k}"),
-        "outside": (f"{k} 层一段", f"segments of {k}", "不留中间输出", "no state kept"),
-        "arguments": ("由参数传入", "passed in", "在段内生成", "made inside"),
-        "remainder": (
-            f"checkpoint_sequential 分 {config.layers // 2 + 1} 段",
-            f"checkpoint_sequential in {config.layers // 2 + 1}",
-            f"分 {config.layers // k} 段",
-            f"in {config.layers // k}",
-        ),
-    }
-
-    def peak(name: str, value: int, zh: str, en: str) -> Metric:
-        return Metric(name, value / a, "", "exact", {"zh": zh, "en": en}, live)
-
-    metrics: list[Metric] = []
-    for key, case in cases.items():
-        zh, en = NAMES[key]["zh"], NAMES[key]["en"]
-        with_zh, with_en, mend_zh, mend_en = how[key]
-        metrics += [
-            peak(f"{key}_none", case.none, f"{zh}：不设检查点", f"{en}: no checkpoints"),
-            peak(f"{key}_checkpointed", case.checkpointed, f"{zh}：{with_zh}", f"{en}: {with_en}"),
-            peak(f"{key}_mended", case.mended, f"{zh}：{mend_zh}", f"{en}: {mend_en}"),
-            Metric(
-                f"{key}_ratio",
-                case.checkpointed / case.none,
-                "",
-                "exact",
-                {"zh": f"{zh}：设了检查点 / 不设", "en": f"{en}: with checkpoints over without"},
-                compared,
-            ),
-        ]
-    metrics += [
-        peak("outside_one", outside_one, "外部引用：整网一段", "held outside: one segment"),
-        peak(
-            "remainder_one_more",
-            one_more,
-            f"余数：checkpoint_sequential 分 {config.layers // k + 1} 段",
-            f"remainder: checkpoint_sequential in {config.layers // k + 1}",
-        ),
-        Metric(
-            "double_backward_ratio",
-            double / double_none,
-            "",
-            "exact",
-            {"zh": "二阶求导：分段 / 不设检查点", "en": "double backward: segments over none"},
-            compared,
-        ),
-        Metric(
-            "logits_ratio",
-            logits / logits_none,
-            "",
-            "exact",
-            {"zh": "词表很大：分段 / 不设检查点", "en": "large vocabulary: segments over none"},
-            compared,
-        ),
-        Metric(
-            "plain_ratio",
-            outside.mended / outside.none,
-            "",
-            "exact",
-            {"zh": "同样的网络、没有这些原因：分段 / 不设", "en": "the same stack without a cause"},
-            compared,
-        ),
-    ]
-    x = tuple(map(float, range(len(cases))))
-    return Result(
-        tuple(metrics),
-        (
-            Figure(
-                "causes",
-                {"zh": "四种原因与改法", "en": "Four causes and their mends"},
-                Axis({"zh": "原因", "en": "cause"}, categories=tuple(NAMES.values())),
-                Axis({"zh": "峰值 / 不设检查点", "en": "peak / without checkpoints"}),
-                (
-                    Series(
-                        {"zh": "设了检查点", "en": "with checkpoints"},
-                        x,
-                        tuple(c.checkpointed / c.none for c in cases.values()),
-                    ),
-                    Series(
-                        {"zh": "改过之后", "en": "mended"},
-                        x,
-                        tuple(c.mended / c.none for c in cases.values()),
-                    ),
-                ),
-            ),
-        ),
+    x = range(len(cases))
+    found.draw(
+        "causes",
+        Line("checkpointed", x, [case.checkpointed / case.none for case in cases.values()]),
+        Line("mended", x, [case.mended / case.none for case in cases.values()]),
+        places=cases,
     )
+    progress(1.0, "done")
+    return found.result()

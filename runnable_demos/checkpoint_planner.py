@@ -29,7 +29,7 @@ The measurement
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -44,8 +44,9 @@ from torch._functorch.compilers import nop
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import LiveMemory, count_flops, fake
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory, count_flops, fake
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "让程序规划检查点", "en": "Letting a program place the checkpoints"}
 QUESTION: Text = {
@@ -53,6 +54,83 @@ QUESTION: Text = {
     "en": "Given a budget in bytes and layers of unequal size, which ones should be recomputed "
     "so that a step fits and repeats the fewest FLOPs?",
 }
+
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "预测来自伪张量上的分段画像，实测来自真实张量",
+  "forecast from segments profiled on fake tensors, measured on real ones",
+]
+[method.metrics]
+peaks_as_predicted = [
+  "",
+  "前沿上每个方案的峰值与重算量都等于预测",
+  "peak and repeated FLOPs of every plan on the frontier equal the forecast",
+]
+
+[[method]]
+kind = "computed"
+how = ["动态规划留下的标号", "labels that the dynamic programme leaves"]
+[method.metrics]
+plans_on_frontier = ["", "帕累托前沿上的方案数", "plans on the Pareto frontier"]
+
+[[method]]
+kind = "computed"
+how = [
+  "至多六层，随机画像与随机预算，枚举全部方案",
+  "up to six layers, random profiles and budgets, all plans enumerated",
+]
+[method.metrics]
+equals_brute_force = ["", "随机小例上与穷举同价", "as cheap as brute force on every random case"]
+
+[[method]]
+kind = "computed"
+how = ["由设置给定", "as configured"]
+[method.metrics]
+random_cases = ["", "与穷举对照的例数", "cases compared with brute force"]
+
+[[method]]
+kind = "exact"
+how = ["真实张量上读存储的实时字节", "live bytes of storages on real tensors"]
+[method.metrics]
+peak_kept = ["B", "全部保留的峰值", "peak with everything kept"]
+peak_each_block = ["B", "每层一个检查点的峰值", "peak with a checkpoint a block"]
+peak_root = ["B", "每 √N 层一段的峰值", "peak with segments of √N layers"]
+peak_whole = ["B", "整网一段的峰值", "peak with one segment"]
+peak_leanest = ["B", "最省方案的峰值", "peak of the leanest plan"]
+peak_planned = ["B", "预算等于 √N 峰值时的峰值", "planned peak on the budget of √N"]
+
+[[method]]
+kind = "exact"
+how = ["FlopCounterMode 逐算子累计", "summed by FlopCounterMode, operator by operator"]
+[method.metrics]
+overhead_each_block = ["", "每层一个检查点的重算", "repeated with a checkpoint a block"]
+overhead_root = ["", "每 √N 层一段的重算", "repeated with segments of √N layers"]
+overhead_leanest = ["", "最省方案的重算", "repeated by the leanest plan"]
+overhead_planned = ["", "预算等于 √N 峰值时的重算", "repeated on the budget of √N"]
+
+[[method]]
+kind = "exact"
+how = ["同一网络、同样的峰值与 FLOPs 口径", "the same network, peaks and FLOPs read the same way"]
+[method.metrics]
+partitioner_dominated = [
+  "",
+  "PyTorch 自动预算的每个点都不优于前沿",
+  "no point of PyTorch's own budget is better than the frontier",
+]
+
+[figure.frontier]
+title = ["峰值与重算：规划的前沿", "Peak against recompute: the planner's frontier"]
+x = {label = ["步内激活峰值", "activation peak of a step"], unit = "B"}
+y = {label = ["重复的 FLOPs / 一步", "FLOPs repeated / step"]}
+[figure.frontier.series]
+forecast = ["theory", "规划，预测", "planned, forecast"]
+planned = ["measured", "规划，实测", "planned, measured"]
+uniform = ["measured", "等长分段", "equal segments"]
+partitioner = ["measured", "PyTorch 自动预算", "PyTorch's own budget"]
+"""
 
 
 @dataclass(frozen=True)
@@ -357,6 +435,7 @@ def uniform(layers: int, length: int) -> Plan:
 
 def run(config: Config, progress: Progress) -> Result:
     """Profile, plan, apply the plans, and compare each with what really happens."""
+    found = Findings(MEASURES, config)
     draw = random.Random(config.seed)
     n = config.layers
     widths = [draw.randint(1, 4) * config.unit for _ in range(n + 1)]
@@ -369,183 +448,62 @@ def run(config: Config, progress: Progress) -> Result:
     progress(0.0, "profile the segments on fake tensors")
     profiles = profile_segments(stack, config.batch, config.device)
     best = frontier(n, profiles)
+    found["plans_on_frontier"] = len(best)
 
     layers = stack()
-    baseline_flops = step_flops(layers, lambda x: run_layers(layers, x), config.batch, widths[0])
+    step_without = step_flops(layers, lambda x: run_layers(layers, x), config.batch, widths[0])
 
     def measured(plan: Plan) -> Forecast:
         def forward(x: Tensor) -> Tensor:
             return apply_plan(layers, plan, x)
 
         step = measure_step(layers, forward, config.batch, widths[0])
-        flops = step_flops(layers, forward, config.batch, widths[0]) - baseline_flops
+        flops = step_flops(layers, forward, config.batch, widths[0]) - step_without
         return Forecast(max(step.forward_peak, step.backward_peak), flops)
 
     progress(0.4, "apply the plans")
     real = [measured(plan) for plan, _ in best]
-    kept = real[0]
-    leanest = real[-1]
+    found["peaks_as_predicted"] = all(a == b for (_, a), b in zip(best, real, strict=True))
+    found["peak_kept"] = real[0].peak
+    found["peak_leanest"] = real[-1].peak
+    found["overhead_leanest"] = real[-1].flops / step_without
+
     by_length = {length: measured(uniform(n, length)) for length in range(1, n + 1)}
-    root = by_length[max(1, isqrt(n))]
-    each = by_length[1]
+    each, root = by_length[1], by_length[max(1, isqrt(n))]
+    found["peak_each_block"] = each.peak
+    found["overhead_each_block"] = each.flops / step_without
+    found["peak_root"] = root.peak
+    found["overhead_root"] = root.flops / step_without
+    found["peak_whole"] = by_length[n].peak
+
     chosen = choose(n, profiles, root.peak)
     assert chosen is not None  # √N spacing itself fits in this budget
-    at_root = measured(chosen)
+    planned = measured(chosen)
+    found["peak_planned"] = planned.peak
+    found["overhead_planned"] = planned.flops / step_without
 
     progress(0.7, "PyTorch's partitioner")
     shares = (0.0, 0.25, 0.5, 0.75, 1.0)
     partitioned = [measure_partitioner(layers, share, config.batch, widths[0]) for share in shares]
-    beaten = all(
+    found["partitioner_dominated"] = all(
         any(own.peak <= other.peak and own.flops <= other.flops for own in real)
         for other in partitioned
     )
 
     progress(0.8, "brute force")
-    agrees = agrees_with_brute_force(config.random_cases, config.seed)
-    progress(1.0, "done")
+    found["equals_brute_force"] = agrees_with_brute_force(config.random_cases, config.seed)
+    found["random_cases"] = config.random_cases
 
-    live = {"zh": "真实张量上读存储的实时字节", "en": "live bytes of storages on real tensors"}
-    counted = {
-        "zh": "FlopCounterMode 逐算子累计",
-        "en": "summed by FlopCounterMode, operator by operator",
-    }
+    def line(name: str, costs: Iterable[Forecast]) -> Line:
+        points = [(cost.peak, cost.flops / step_without) for cost in costs]
+        return Line(name, [peak for peak, _ in points], [share for _, share in points])
 
-    def peak(name: str, value: int, zh: str, en: str) -> Metric:
-        return Metric(name, value, "B", "exact", {"zh": zh, "en": en}, live)
-
-    def repeated(name: str, value: int, zh: str, en: str) -> Metric:
-        return Metric(name, value / baseline_flops, "", "exact", {"zh": zh, "en": en}, counted)
-
-    return Result(
-        metrics=(
-            Metric(
-                "peaks_as_predicted",
-                all(a == b for (_, a), b in zip(best, real, strict=True)),
-                "",
-                "exact",
-                {
-                    "zh": "前沿上每个方案的峰值与重算量都等于预测",
-                    "en": "peak and repeated FLOPs of every plan on the frontier equal the forecast",
-                },
-                {
-                    "zh": "预测来自伪张量上的分段画像，实测来自真实张量",
-                    "en": "forecast from segments profiled on fake tensors, measured on real ones",
-                },
-            ),
-            Metric(
-                "plans_on_frontier",
-                len(best),
-                "",
-                "computed",
-                {"zh": "帕累托前沿上的方案数", "en": "plans on the Pareto frontier"},
-                {"zh": "动态规划留下的标号", "en": "labels that the dynamic programme leaves"},
-            ),
-            Metric(
-                "equals_brute_force",
-                agrees,
-                "",
-                "computed",
-                {
-                    "zh": "随机小例上与穷举同价",
-                    "en": "as cheap as brute force on every random case",
-                },
-                {
-                    "zh": "至多六层，随机画像与随机预算，枚举全部方案",
-                    "en": "up to six layers, random profiles and budgets, all plans enumerated",
-                },
-            ),
-            Metric(
-                "random_cases",
-                config.random_cases,
-                "",
-                "computed",
-                {"zh": "与穷举对照的例数", "en": "cases compared with brute force"},
-                {"zh": "由设置给定", "en": "as configured"},
-            ),
-            peak("peak_kept", kept.peak, "全部保留的峰值", "peak with everything kept"),
-            peak(
-                "peak_each_block",
-                each.peak,
-                "每层一个检查点的峰值",
-                "peak with a checkpoint a block",
-            ),
-            peak("peak_root", root.peak, "每 √N 层一段的峰值", "peak with segments of √N layers"),
-            peak("peak_whole", by_length[n].peak, "整网一段的峰值", "peak with one segment"),
-            peak("peak_leanest", leanest.peak, "最省方案的峰值", "peak of the leanest plan"),
-            peak(
-                "peak_planned",
-                at_root.peak,
-                "预算等于 √N 峰值时的峰值",
-                "planned peak on the budget of √N",
-            ),
-            repeated(
-                "overhead_each_block",
-                each.flops,
-                "每层一个检查点的重算",
-                "repeated with a checkpoint a block",
-            ),
-            repeated(
-                "overhead_root",
-                root.flops,
-                "每 √N 层一段的重算",
-                "repeated with segments of √N layers",
-            ),
-            repeated(
-                "overhead_leanest", leanest.flops, "最省方案的重算", "repeated by the leanest plan"
-            ),
-            repeated(
-                "overhead_planned",
-                at_root.flops,
-                "预算等于 √N 峰值时的重算",
-                "repeated on the budget of √N",
-            ),
-            Metric(
-                "partitioner_dominated",
-                beaten,
-                "",
-                "exact",
-                {
-                    "zh": "PyTorch 自动预算的每个点都不优于前沿",
-                    "en": "no point of PyTorch's own budget is better than the frontier",
-                },
-                {
-                    "zh": "同一网络、同样的峰值与 FLOPs 口径",
-                    "en": "the same network, peaks and FLOPs read the same way",
-                },
-            ),
-        ),
-        figures=(
-            Figure(
-                "frontier",
-                {
-                    "zh": "峰值与重算：规划的前沿",
-                    "en": "Peak against recompute: the planner's frontier",
-                },
-                Axis({"zh": "步内激活峰值", "en": "activation peak of a step"}, "B"),
-                Axis({"zh": "重复的 FLOPs / 一步", "en": "FLOPs repeated / step"}),
-                (
-                    Series(
-                        {"zh": "规划，预测", "en": "planned, forecast"},
-                        tuple(float(cost.peak) for _, cost in best),
-                        tuple(cost.flops / baseline_flops for _, cost in best),
-                        "theory",
-                    ),
-                    Series(
-                        {"zh": "规划，实测", "en": "planned, measured"},
-                        tuple(float(cost.peak) for cost in real),
-                        tuple(cost.flops / baseline_flops for cost in real),
-                    ),
-                    Series(
-                        {"zh": "等长分段", "en": "equal segments"},
-                        tuple(float(cost.peak) for cost in by_length.values()),
-                        tuple(cost.flops / baseline_flops for cost in by_length.values()),
-                    ),
-                    Series(
-                        {"zh": "PyTorch 自动预算", "en": "PyTorch's own budget"},
-                        tuple(float(cost.peak) for cost in partitioned),
-                        tuple(cost.flops / baseline_flops for cost in partitioned),
-                    ),
-                ),
-            ),
-        ),
+    found.draw(
+        "frontier",
+        line("forecast", (cost for _, cost in best)),
+        line("planned", real),
+        line("uniform", by_length.values()),
+        line("partitioner", partitioned),
     )
+    progress(1.0, "done")
+    return found.result()

@@ -27,7 +27,7 @@ The measurement
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -41,8 +41,9 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from runnable_demos.measure import LiveMemory, count_flops
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory, count_flops
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "选择性重算", "en": "Selective recompute"}
 QUESTION: Text = {
@@ -50,10 +51,68 @@ QUESTION: Text = {
     "en": "Within a transformer block, which tensors are worth keeping and which should be computed again?",
 }
 
-PRODUCTS = ("qkv", "scores", "context", "proj", "up", "down")
-"""The block's matrix products, in the order in which it calls them."""
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "前向之后、反向之前仍然存活的字节，含块的输入",
+  "bytes alive between forward and backward, the block's input among them",
+]
+[method.metrics]
+held_all = ["B/token", "不设检查点，每个词元持有", "held a token without a checkpoint"]
+held_full = ["B/token", "整块重算，每个词元持有", "held a token with full recompute"]
+held_core = ["B/token", "只重算注意力核心，每个词元持有", "held a token, attention core recomputed"]
+held_products = [
+  "B/token",
+  "只留前五个矩阵乘的输出，每个词元持有",
+  "held a token with the outputs of all products but down",
+]
+held_no_scores = ["B/token", "再放弃分数，每个词元持有", "held a token when the scores are given up, too"]
+core_share_of_bytes = ["", "注意力核心占全部持有字节", "share of all held bytes that is the attention core's"]
 
-aten = torch.ops.aten
+[[method]]
+kind = "exact"
+how = ["FlopCounterMode 计数", "counted by FlopCounterMode"]
+[method.metrics]
+repeated_full = ["", "整块重算占一步的 FLOPs", "full recompute over a step's FLOPs"]
+repeated_core = ["", "只重算注意力核心占一步的 FLOPs", "recompute of the attention core over a step's FLOPs"]
+repeated_products = [
+  "",
+  "只留前五个矩阵乘的输出时重复的 FLOPs",
+  "FLOPs repeated when the outputs of all products but down are kept",
+]
+repeated_no_scores = ["", "只重算分数占一步的 FLOPs", "recompute of the scores over a step's FLOPs"]
+price_scores = ["", "放弃一字节分数要重复的 FLOPs", "FLOPs repeated for a byte of scores given up"]
+price_up = ["", "放弃一字节 up 输出要重复的 FLOPs", "FLOPs repeated for a byte of up's output given up"]
+price_ratio = ["", "两者之比", "the second over the first"]
+last_product_saves_nothing = [
+  "",
+  "留不留 down 的输出，重复的 FLOPs 都一样",
+  "as many FLOPs are repeated with the output of down kept as without it",
+]
+
+[[method]]
+kind = "computed"
+how = ["六个矩阵乘的全部子集", "all subsets of the six products"]
+[method.metrics]
+plans_measured = ["", "实测的保留集合数", "sets of kept outputs that were measured"]
+
+[[method]]
+kind = "exact"
+how = ["逐对比较", "compared pair by pair"]
+[method.metrics]
+plans_on_frontier = ["", "帕累托前沿上的集合数", "of which on the Pareto frontier"]
+
+[figure.frontier]
+title = ["留下的字节与重复的 FLOPs", "Bytes kept against FLOPs repeated"]
+x = {label = ["每个词元持有的字节", "bytes held a token"], unit = "B/token"}
+y = {label = ["重复的 FLOPs / 一步", "FLOPs repeated / step"]}
+[figure.frontier.series]
+pareto = ["theory", "帕累托前沿", "Pareto frontier"]
+subsets = ["measured", "六个矩阵乘的子集", "subsets of the six products"]
+core = ["measured", "只重算注意力核心", "attention core alone"]
+none = ["measured", "不设检查点", "no checkpoint"]
+"""
 
 
 @dataclass(frozen=True)
@@ -68,6 +127,11 @@ class Config:
 
 
 PRESETS = {"small": Config(tokens=64, width=32, heads=4), "full": Config()}
+
+PRODUCTS = ("qkv", "scores", "context", "proj", "up", "down")
+"""The block's matrix products, in the order in which it calls them."""
+
+aten = torch.ops.aten
 
 
 class Block(nn.Module):
@@ -166,200 +230,68 @@ def frontier(points: dict[frozenset[str], Point]) -> list[frozenset[str]]:
 
 def run(config: Config, progress: Progress) -> Result:
     """Measure every set of kept products, no checkpoint, and a checkpoint around the attention core."""
+    found = Findings(MEASURES, config)
+    token = config.tokens
     torch.manual_seed(config.seed)
     block = Block(config.width, config.heads).to(config.device, torch.bfloat16)
 
     progress(0.0, "no checkpoint")
     all_held, step = measure(block, config)
+    found["held_all"] = all_held / token
+
     points: dict[frozenset[str], Point] = {}
     choices = list(product((False, True), repeat=len(PRODUCTS)))
     for i, flags in enumerate(choices):
         kept = frozenset(name for name, flag in zip(PRODUCTS, flags, strict=True) if flag)
         progress(i / len(choices), f"keep {', '.join(sorted(kept)) or 'nothing'}")
-        kept_bytes, flops = measure(keeping(block, kept), config)
-        points[kept] = Point(kept_bytes, flops - step)
-
-    progress(1.0, "the attention core alone")
-    block.core = lambda qkv: checkpoint(
-        block.attend, qkv, use_reentrant=False, preserve_rng_state=False
-    )
-    core_held, core_flops = measure(block, config)
-    core = Point(core_held, core_flops - step)
+        held, flops = measure(keeping(block, kept), config)
+        points[kept] = Point(held, flops - step)
+    best = frontier(points)
+    found["plans_measured"] = len(points)
+    found["plans_on_frontier"] = len(best)
 
     full = points[frozenset()]
+    found["held_full"] = full.held / token
+    found["repeated_full"] = full.flops / step
     # Nobody's backward needs the output of down: recompute stops before it.
+    found["last_product_saves_nothing"] = all(
+        points[kept].flops == points[kept | {"down"}].flops for kept in points
+    )
     useful = frozenset(PRODUCTS) - {"down"}
     nothing_repeated = points[useful]
+    found["held_products"] = nothing_repeated.held / token
+    found["repeated_products"] = nothing_repeated.flops / step
     no_scores = points[useful - {"scores"}]
-    best = frontier(points)
-    token = config.tokens
-
-    held_by = {
-        "zh": "前向之后、反向之前仍然存活的字节，含块的输入",
-        "en": "bytes alive between forward and backward, the block's input among them",
-    }
-    counted = {"zh": "FlopCounterMode 计数", "en": "counted by FlopCounterMode"}
-
-    def held(name: str, value: int, zh: str, en: str) -> Metric:
-        return Metric(name, value / token, "B/token", "exact", {"zh": zh, "en": en}, held_by)
-
-    def repeated(name: str, value: int, zh: str, en: str) -> Metric:
-        return Metric(name, value / step, "", "exact", {"zh": zh, "en": en}, counted)
+    found["held_no_scores"] = no_scores.held / token
+    found["repeated_no_scores"] = no_scores.flops / step
 
     def price(name: str) -> float:
         """FLOPs repeated for each byte that is given up with one product's output."""
         without = points[useful - {name}]
         return (without.flops - nothing_repeated.flops) / (nothing_repeated.held - without.held)
 
-    return Result(
-        (
-            held(
-                "held_all",
-                all_held,
-                "不设检查点，每个词元持有",
-                "held a token without a checkpoint",
-            ),
-            held(
-                "held_full", full.held, "整块重算，每个词元持有", "held a token with full recompute"
-            ),
-            held(
-                "held_core",
-                core.held,
-                "只重算注意力核心，每个词元持有",
-                "held a token, attention core recomputed",
-            ),
-            held(
-                "held_products",
-                nothing_repeated.held,
-                "只留前五个矩阵乘的输出，每个词元持有",
-                "held a token with the outputs of all products but down",
-            ),
-            held(
-                "held_no_scores",
-                no_scores.held,
-                "再放弃分数，每个词元持有",
-                "held a token when the scores are given up, too",
-            ),
-            repeated(
-                "repeated_full",
-                full.flops,
-                "整块重算占一步的 FLOPs",
-                "full recompute over a step's FLOPs",
-            ),
-            repeated(
-                "repeated_core",
-                core.flops,
-                "只重算注意力核心占一步的 FLOPs",
-                "recompute of the attention core over a step's FLOPs",
-            ),
-            repeated(
-                "repeated_products",
-                nothing_repeated.flops,
-                "只留前五个矩阵乘的输出时重复的 FLOPs",
-                "FLOPs repeated when the outputs of all products but down are kept",
-            ),
-            repeated(
-                "repeated_no_scores",
-                no_scores.flops,
-                "只重算分数占一步的 FLOPs",
-                "recompute of the scores over a step's FLOPs",
-            ),
-            Metric(
-                "core_share_of_bytes",
-                (all_held - core.held) / all_held,
-                "",
-                "exact",
-                {
-                    "zh": "注意力核心占全部持有字节",
-                    "en": "share of all held bytes that is the attention core's",
-                },
-                held_by,
-            ),
-            Metric(
-                "price_scores",
-                price("scores"),
-                "",
-                "exact",
-                {
-                    "zh": "放弃一字节分数要重复的 FLOPs",
-                    "en": "FLOPs repeated for a byte of scores given up",
-                },
-                counted,
-            ),
-            Metric(
-                "price_up",
-                price("up"),
-                "",
-                "exact",
-                {
-                    "zh": "放弃一字节 up 输出要重复的 FLOPs",
-                    "en": "FLOPs repeated for a byte of up's output given up",
-                },
-                counted,
-            ),
-            Metric(
-                "price_ratio",
-                price("up") / price("scores"),
-                "",
-                "exact",
-                {"zh": "两者之比", "en": "the second over the first"},
-                counted,
-            ),
-            Metric(
-                "last_product_saves_nothing",
-                all(points[kept].flops == points[kept | {"down"}].flops for kept in points),
-                "",
-                "exact",
-                {
-                    "zh": "留不留 down 的输出，重复的 FLOPs 都一样",
-                    "en": "as many FLOPs are repeated with the output of down kept as without it",
-                },
-                counted,
-            ),
-            Metric(
-                "plans_measured",
-                len(points),
-                "",
-                "computed",
-                {"zh": "实测的保留集合数", "en": "sets of kept outputs that were measured"},
-                {"zh": "六个矩阵乘的全部子集", "en": "all subsets of the six products"},
-            ),
-            Metric(
-                "plans_on_frontier",
-                len(best),
-                "",
-                "exact",
-                {"zh": "帕累托前沿上的集合数", "en": "of which on the Pareto frontier"},
-                {"zh": "逐对比较", "en": "compared pair by pair"},
-            ),
-        ),
-        (
-            Figure(
-                "frontier",
-                {"zh": "留下的字节与重复的 FLOPs", "en": "Bytes kept against FLOPs repeated"},
-                Axis({"zh": "每个词元持有的字节", "en": "bytes held a token"}, "B/token"),
-                Axis({"zh": "重复的 FLOPs / 一步", "en": "FLOPs repeated / step"}),
-                (
-                    Series(
-                        {"zh": "帕累托前沿", "en": "Pareto frontier"},
-                        tuple(points[k].held / token for k in best),
-                        tuple(points[k].flops / step for k in best),
-                        "theory",
-                    ),
-                    Series(
-                        {"zh": "六个矩阵乘的子集", "en": "subsets of the six products"},
-                        tuple(p.held / token for p in points.values()),
-                        tuple(p.flops / step for p in points.values()),
-                    ),
-                    Series(
-                        {"zh": "只重算注意力核心", "en": "attention core alone"},
-                        (core.held / token,),
-                        (core.flops / step,),
-                    ),
-                    Series(
-                        {"zh": "不设检查点", "en": "no checkpoint"}, (all_held / token,), (0.0,)
-                    ),
-                ),
-            ),
-        ),
+    found["price_scores"], found["price_up"] = price("scores"), price("up")
+    found["price_ratio"] = price("up") / price("scores")
+
+    progress(1.0, "the attention core alone")
+    block.core = lambda qkv: checkpoint(
+        block.attend, qkv, use_reentrant=False, preserve_rng_state=False
     )
+    held, flops = measure(block, config)
+    core = Point(held, flops - step)
+    found["held_core"] = core.held / token
+    found["repeated_core"] = core.flops / step
+    found["core_share_of_bytes"] = (all_held - core.held) / all_held
+
+    def line(name: str, costs: Iterable[Point]) -> Line:
+        ends = [(cost.held / token, cost.flops / step) for cost in costs]
+        return Line(name, [held for held, _ in ends], [share for _, share in ends])
+
+    found.draw(
+        "frontier",
+        line("pareto", (points[kept] for kept in best)),
+        line("subsets", points.values()),
+        line("core", [core]),
+        line("none", [Point(all_held, 0)]),
+    )
+    return found.result()

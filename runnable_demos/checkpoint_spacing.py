@@ -32,8 +32,9 @@ from dataclasses import dataclass
 from functools import partial
 from math import isqrt
 
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
-from runnable_demos.stacks import (
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.stacks import (
     Activation,
     Layer,
     Step,
@@ -50,6 +51,93 @@ QUESTION: Text = {
     "en": "With L equal layers in segments of k, how does the peak depend on k, which k is best, "
     "and are unequal segments better?",
 }
+
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
+  "live peak of a step over the bytes of one layer's output, without parameters and their gradients; checkpoints with preserve_rng_state=False",
+]
+[method.metrics]
+peak_none_s1 = ["", "不设检查点的峰值，s = 1", "peak without checkpoints, s = 1"]
+peak_one_s1 = ["", "每层一段的峰值，s = 1", "peak with a segment a layer, s = 1"]
+peak_root_s1 = ["", "k = √L 的峰值，s = 1", "peak at k = √L, s = 1"]
+peak_best_s1 = ["", "等长段的最低峰值，s = 1", "lowest equal peak, s = 1"]
+peak_decreasing_s1 = ["", "递减分段的峰值，s = 1", "peak with decreasing segments, s = 1"]
+peak_none_s2 = ["", "不设检查点的峰值，s = 2", "peak without checkpoints, s = 2"]
+peak_one_s2 = ["", "每层一段的峰值，s = 2", "peak with a segment a layer, s = 2"]
+peak_root_s2 = ["", "k = √L 的峰值，s = 2", "peak at k = √L, s = 2"]
+peak_best_s2 = ["", "等长段的最低峰值，s = 2", "lowest equal peak, s = 2"]
+peak_decreasing_s2 = ["", "递减分段的峰值，s = 2", "peak with decreasing segments, s = 2"]
+held_root_s1 = ["", "k = √L，前向结束时持有，s = 1", "held after the forward at k = √L, s = 1"]
+rebuilt_root_s1 = ["", "k = √L，峰值比持有的多，s = 1", "peak beyond what is held, at k = √L, s = 1"]
+
+[[method]]
+kind = "exact"
+how = ["在测过的段长中取峰值最低者", "the lowest peak among the lengths measured"]
+[method.metrics]
+best_from_s1 = ["", "最低峰值的最小段长，s = 1", "shortest segment at the lowest peak, s = 1"]
+best_to_s1 = ["", "最低峰值的最大段长，s = 1", "longest segment at the lowest peak, s = 1"]
+best_from_s2 = ["", "最低峰值的最小段长，s = 2", "shortest segment at the lowest peak, s = 2"]
+best_to_s2 = ["", "最低峰值的最大段长，s = 2", "longest segment at the lowest peak, s = 2"]
+
+[[method]]
+kind = "computed"
+how = ["由 i + s·n_i 相等算出的分段", "the segments for which i + s·n_i is even, worked out"]
+[method.metrics]
+longest_decreasing_s1 = ["", "递减分段的首段层数，s = 1", "layers in the first of the decreasing segments, s = 1"]
+longest_decreasing_s2 = ["", "递减分段的首段层数，s = 2", "layers in the first of the decreasing segments, s = 2"]
+
+[[method]]
+kind = "exact"
+how = ["按字节比较两次实测的峰值", "two measured peaks, compared in bytes"]
+[method.metrics]
+whole_saves_nothing_s1 = [
+  "",
+  "整网一段的峰值等于不设检查点，s = 1",
+  "one segment around the model peaks as no checkpoint does, s = 1",
+]
+whole_saves_nothing_s2 = [
+  "",
+  "整网一段的峰值等于不设检查点，s = 2",
+  "one segment around the model peaks as no checkpoint does, s = 2",
+]
+one_saves_nothing_s1 = [
+  "",
+  "每层一段的峰值等于不设检查点，s = 1",
+  "a segment a layer peaks as no checkpoint does, s = 1",
+]
+last_kept_same_peak = ["", "末段不设检查点，峰值不变", "leaving the last segment alone does not change the peak"]
+
+[[method]]
+kind = "exact"
+how = [
+  "FlopCounterMode 计数，除以不设检查点一步的 FLOPs",
+  "counted by FlopCounterMode, over a step without checkpoints",
+]
+[method.metrics]
+recompute_overhead = ["", "k = √L 时重算的 FLOPs", "FLOPs of recompute at k = √L"]
+recompute_overhead_last_kept = [
+  "",
+  "k = √L 而末段不设检查点时重算的 FLOPs",
+  "FLOPs of recompute at k = √L with the last segment left alone",
+]
+same_cost_for_every_k = [
+  "",
+  "每层一段、√L、整网一段、递减分段，重算的 FLOPs 相同",
+  "a segment a layer, √L, the whole model and decreasing segments repeat as many FLOPs",
+]
+
+[figure.u_curve]
+title = ["峰值随段长的 U 形", "The U of the peak over the segment length"]
+x = {label = ["段长 k", "segment length k"], scale = "log2"}
+y = {label = ["峰值 / 一层输出", "peak / one layer's output"], scale = "log2"}
+[figure.u_curve.series]
+theory = ["theory", "理论 L/k + sk，s = {s}", "theory L/k + sk, s = {s}"]
+measured = ["measured", "实测，s = {s}", "measured, s = {s}"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -146,37 +234,10 @@ def overheads(config: Config) -> dict[str, float]:
     }
 
 
-def curve_figure(curves: Mapping[Activation, Curve], L: int, a: int) -> Figure:
-    """Peak over segment length: the model as a line, the measurements as marks."""
-    series = []
-    for activation, curve in curves.items():
-        s, ks = SAVED[activation], list(curve.equal)
-        series += [
-            Series(
-                {"zh": f"理论 L/k + sk，s = {s}", "en": f"theory L/k + sk, s = {s}"},
-                tuple(map(float, ks)),
-                tuple(L / k + s * k for k in ks),
-                "theory",
-            ),
-            Series(
-                {"zh": f"实测，s = {s}", "en": f"measured, s = {s}"},
-                tuple(map(float, ks)),
-                tuple(step.peak / a for step in curve.equal.values()),
-            ),
-        ]
-    return Figure(
-        "u_curve",
-        {"zh": "峰值随段长的 U 形", "en": "The U of the peak over the segment length"},
-        Axis({"zh": "段长 k", "en": "segment length k"}, scale="log2"),
-        Axis({"zh": "峰值 / 一层输出", "en": "peak / one layer's output"}, scale="log2"),
-        tuple(series),
-    )
-
-
 def run(config: Config, progress: Progress) -> Result:
     """Both curves, their ends and their bottoms, and what each costs."""
-    L = config.layers
-    root = isqrt(L)
+    found = Findings(MEASURES, config)
+    L, root = config.layers, isqrt(config.layers)
     a = config.batch * config.width * 4  # bytes of one layer's output
     curves: dict[Activation, Curve] = {}
     activations: tuple[Activation, ...] = ("relu", "gelu")
@@ -185,9 +246,30 @@ def run(config: Config, progress: Progress) -> Result:
         def tell(k: int, share: float = share, activation: str = activation) -> None:
             progress(share + 0.45 * k / L, f"{activation}, k = {k}")
 
-        curves[activation] = sweep(config, activation, tell)
+        curve = curves[activation] = sweep(config, activation, tell)
+        s, best = SAVED[activation], curve.best
+        found[f"peak_none_s{s}"] = curve.none.peak / a
+        found[f"peak_one_s{s}"] = curve.equal[1].peak / a
+        found[f"peak_root_s{s}"] = curve.equal[root].peak / a
+        found[f"peak_best_s{s}"] = curve.equal[best[0]].peak / a
+        found[f"best_from_s{s}"], found[f"best_to_s{s}"] = best[0], best[-1]
+        found[f"peak_decreasing_s{s}"] = curve.decreasing.peak / a
+        found[f"longest_decreasing_s{s}"] = curve.lengths[0]
+        found[f"whole_saves_nothing_s{s}"] = curve.equal[L].peak == curve.none.peak
+
+    relu = curves["relu"]
+    at_root = relu.equal[root]
+    found["held_root_s1"] = at_root.held / a
+    found["rebuilt_root_s1"] = (at_root.peak - at_root.held) / a
+    found["one_saves_nothing_s1"] = relu.equal[1].peak == relu.none.peak
+
     progress(0.9, "FLOPs")
     cost = overheads(config)
+    found["recompute_overhead"] = cost["root"]
+    found["recompute_overhead_last_kept"] = cost["last_kept"]
+    everywhere = {cost["one"], cost["root"], cost["whole"], cost["decreasing"]}
+    found["same_cost_for_every_k"] = len(everywhere) == 1
+
     layers = [Layer(config.width).to(config.device) for _ in range(L)]
     last_kept = measure_step(
         partial(run_segments, layers, equal_segments(L, root), keep_last=True),
@@ -195,144 +277,14 @@ def run(config: Config, progress: Progress) -> Result:
         (config.batch, config.width),
         config.device,
     )
-    progress(1.0, "done")
+    found["last_kept_same_peak"] = last_kept.peak == at_root.peak
 
-    live: Text = {
-        "zh": "一步之内存储的实时峰值除以一层输出的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
-        "en": "live peak of a step over the bytes of one layer's output, "
-        "without parameters and their gradients; checkpoints with preserve_rng_state=False",
-    }
-    searched: Text = {
-        "zh": "在测过的段长中取峰值最低者",
-        "en": "the lowest peak among the lengths measured",
-    }
-    counted: Text = {
-        "zh": "FlopCounterMode 计数，除以不设检查点一步的 FLOPs",
-        "en": "counted by FlopCounterMode, over a step without checkpoints",
-    }
-    equal_bytes: Text = {
-        "zh": "按字节比较两次实测的峰值",
-        "en": "two measured peaks, compared in bytes",
-    }
-
-    def count(name: str, value: int, zh: str, en: str, how: Text) -> Metric:
-        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, how)
-
-    def overhead(name: str, key: str, zh: str, en: str) -> Metric:
-        return Metric(name, cost[key], "", "exact", {"zh": zh, "en": en}, counted)
-
-    metrics: list[Metric] = []
+    lines = []
     for activation, curve in curves.items():
-        s = SAVED[activation]
-        tag = f"s{s}"
-
-        def peak(name: str, step: Step, zh: str, en: str, s: int = s) -> Metric:
-            label = {"zh": f"{zh}，s = {s}", "en": f"{en}, s = {s}"}
-            return Metric(name, step.peak / a, "", "exact", label, live)
-
-        best = curve.best
-        metrics += [
-            peak(f"peak_none_{tag}", curve.none, "不设检查点的峰值", "peak without checkpoints"),
-            peak(
-                f"peak_one_{tag}", curve.equal[1], "每层一段的峰值", "peak with a segment a layer"
-            ),
-            peak(f"peak_root_{tag}", curve.equal[root], "k = √L 的峰值", "peak at k = √L"),
-            peak(f"peak_best_{tag}", curve.equal[best[0]], "等长段的最低峰值", "lowest equal peak"),
-            peak(
-                f"peak_decreasing_{tag}",
-                curve.decreasing,
-                "递减分段的峰值",
-                "peak with decreasing segments",
-            ),
-            count(
-                f"best_from_{tag}",
-                best[0],
-                f"最低峰值的最小段长，s = {s}",
-                f"shortest segment at the lowest peak, s = {s}",
-                searched,
-            ),
-            count(
-                f"best_to_{tag}",
-                best[-1],
-                f"最低峰值的最大段长，s = {s}",
-                f"longest segment at the lowest peak, s = {s}",
-                searched,
-            ),
-            Metric(
-                f"longest_decreasing_{tag}",
-                curve.lengths[0],
-                "",
-                "computed",
-                {
-                    "zh": f"递减分段的首段层数，s = {s}",
-                    "en": f"layers in the first of the decreasing segments, s = {s}",
-                },
-                {
-                    "zh": "由 i + s·n_i 相等算出的分段",
-                    "en": "the segments for which i + s·n_i is even, worked out",
-                },
-            ),
-            count(
-                f"whole_saves_nothing_{tag}",
-                curve.equal[L].peak == curve.none.peak,
-                f"整网一段的峰值等于不设检查点，s = {s}",
-                f"one segment around the model peaks as no checkpoint does, s = {s}",
-                equal_bytes,
-            ),
-        ]
-    at_root = curves["relu"].equal[root]
-    metrics += [
-        Metric(
-            "held_root_s1",
-            at_root.held / a,
-            "",
-            "exact",
-            {
-                "zh": "k = √L，前向结束时持有，s = 1",
-                "en": "held after the forward at k = √L, s = 1",
-            },
-            live,
-        ),
-        Metric(
-            "rebuilt_root_s1",
-            (at_root.peak - at_root.held) / a,
-            "",
-            "exact",
-            {
-                "zh": "k = √L，峰值比持有的多，s = 1",
-                "en": "peak beyond what is held, at k = √L, s = 1",
-            },
-            live,
-        ),
-        count(
-            "one_saves_nothing_s1",
-            curves["relu"].equal[1].peak == curves["relu"].none.peak,
-            "每层一段的峰值等于不设检查点，s = 1",
-            "a segment a layer peaks as no checkpoint does, s = 1",
-            equal_bytes,
-        ),
-        count(
-            "last_kept_same_peak",
-            last_kept.peak == at_root.peak,
-            "末段不设检查点，峰值不变",
-            "leaving the last segment alone does not change the peak",
-            equal_bytes,
-        ),
-        overhead(
-            "recompute_overhead", "root", "k = √L 时重算的 FLOPs", "FLOPs of recompute at k = √L"
-        ),
-        overhead(
-            "recompute_overhead_last_kept",
-            "last_kept",
-            "k = √L 而末段不设检查点时重算的 FLOPs",
-            "FLOPs of recompute at k = √L with the last segment left alone",
-        ),
-        count(
-            "same_cost_for_every_k",
-            len({cost["one"], cost["root"], cost["whole"], cost["decreasing"]}) == 1,
-            "每层一段、√L、整网一段、递减分段，重算的 FLOPs 相同",
-            "a segment a layer, √L, the whole model and decreasing segments repeat as many FLOPs",
-            counted,
-        ),
-    ]
-    return Result(tuple(metrics), (curve_figure(curves, L, a),))
+        s, ks = SAVED[activation], list(curve.equal)
+        measured = [step.peak / a for step in curve.equal.values()]
+        lines.append(Line("theory", ks, [L / k + s * k for k in ks], {"s": s}))
+        lines.append(Line("measured", ks, measured, {"s": s}))
+    found.draw("u_curve", *lines)
+    progress(1.0, "done")
+    return found.result()

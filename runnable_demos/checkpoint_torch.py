@@ -42,8 +42,16 @@ from torch.autograd.graph import Node, saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointError, checkpoint, set_checkpoint_early_stop
 
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
-from runnable_demos.stacks import Block, Forward, Layer, measure_step, run_layers, run_segments
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.stacks import (
+    Block,
+    Forward,
+    Layer,
+    measure_step,
+    run_layers,
+    run_segments,
+)
 
 TITLE: Text = {"zh": "PyTorch 实现", "en": "Inside torch.utils.checkpoint"}
 QUESTION: Text = {
@@ -51,6 +59,136 @@ QUESTION: Text = {
     "en": "How does torch.utils.checkpoint work inside; which changes raise an error, "
     "and which give wrong gradients in silence?",
 }
+
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = ["逐张量 torch.equal", "torch.equal tensor by tensor"]
+[method.metrics]
+mini_gradients_bit_equal = [
+  "",
+  "四十行的检查点与不设检查点，含 dropout，梯度逐位相等",
+  "gradients of the forty lines and of no checkpoint are bit-equal, with dropout",
+]
+batch_norm_gradients_equal = ["", "BatchNorm 的梯度逐位相等", "BatchNorm's gradients are bit-equal"]
+batch_norm_mean_differs = ["", "BatchNorm 的运行均值不等", "BatchNorm's running mean differs"]
+numpy_output_equal = ["", "NumPy 掩码：前向输出相等", "NumPy's mask: the output is equal"]
+numpy_gradient_wrong = [
+  "",
+  "NumPy 掩码：梯度错，且没有报错",
+  "NumPy's mask: the gradient is wrong, and nothing raises",
+]
+own_generator_gradient_wrong = [
+  "",
+  "自建 torch.Generator：梯度错，且没有报错",
+  "a torch.Generator of one's own: the gradient is wrong, and nothing raises",
+]
+
+[[method]]
+kind = "exact"
+how = ["12 层 3 段，按字节比较", "12 layers in 3 segments, compared in bytes"]
+[method.metrics]
+mini_peak_equal = ["", "四十行的检查点与 PyTorch 的峰值逐字节相等", "the forty lines peak at PyTorch's bytes"]
+
+[[method]]
+kind = "exact"
+how = ["torch.get_rng_state 的字节", "bytes of torch.get_rng_state"]
+[method.metrics]
+rng_state_bytes = ["B", "每个检查点存下的 CPU 随机数状态", "CPU random state that a checkpoint keeps"]
+
+[[method]]
+kind = "exact"
+how = ["故意触发一次", "provoked on purpose"]
+[method.metrics]
+rng_untouched_by_backward = [
+  "",
+  "反向（含重算）之后，随机数状态不变",
+  "after the backward, recompute included, the random state is what it was",
+]
+reentrant_rejects_autograd_grad = ["", "重入：torch.autograd.grad 报错", "reentrant: torch.autograd.grad raises"]
+reentrant_loses_gradients = [
+  "",
+  "重入：输入不要梯度时，参数的梯度丢失",
+  "reentrant: with an input that asks for no gradient, the parameters get none",
+]
+non_reentrant_keeps_gradients = [
+  "",
+  "非重入：同样情形参数照样有梯度",
+  "non-reentrant: in the same case the parameters get theirs",
+]
+overwritten_input_raises = ["", "输入被原地改写：报错", "an input overwritten in place: raises"]
+overwritten_data_wrong = [
+  "",
+  "经 .data 改写输入：梯度错，且没有报错",
+  "an input overwritten through .data: the gradient is wrong, and nothing raises",
+]
+changed_weights_raise_without = [
+  "",
+  "不设检查点，反向前改权重：报错",
+  "without checkpoint, weights changed before the backward: raises",
+]
+changed_weights_accepted = [
+  "",
+  "设检查点，反向前改权重：照样算出梯度",
+  "with a checkpoint, weights changed before the backward: a gradient comes out",
+]
+changed_shape_raises = ["", "重算的形状不同：报错", "other shapes when run again: raises"]
+
+[[method]]
+kind = "exact"
+how = [
+  "分派时计数；反向中 grad 模式打开的算子就是重算",
+  "counted at dispatch; operators with grad mode on within the backward are recompute",
+]
+[method.metrics]
+ops_forward = ["", "块的前向算子数", "operators of a block"]
+ops_again = ["", "非重入：重算的算子数", "non-reentrant: operators that run again"]
+ops_again_whole = ["", "不提前停：重算的算子数", "without early stop: operators that run again"]
+ops_again_reentrant = ["", "重入：重算的算子数", "reentrant: operators that run again"]
+
+[[method]]
+kind = "exact"
+how = ["计数", "counted"]
+[method.metrics]
+graph_nodes = ["", "非重入：前向后的图节点数", "non-reentrant: nodes of the graph after the forward"]
+graph_nodes_reentrant = ["", "重入：前向后的图节点数", "reentrant: nodes of the graph after the forward"]
+batch_norm_batches = ["", "一步之后 BatchNorm 记下的批数", "batches that BatchNorm has counted after one step"]
+hook_calls_before = ["", "一步之中前向前钩子的次数", "calls of a hook before the forward, in one step"]
+hook_calls_after = ["", "一步之中前向后钩子的次数", "calls of a hook after the forward, in one step"]
+runs_of_two_backwards = [
+  "",
+  "保留图并反向两次，函数运行的次数",
+  "runs of the function with two backwards over a retained graph",
+]
+
+[[method]]
+kind = "bounded"
+how = ["与不设检查点的一步比较", "against a step without checkpoint"]
+bound = 1e-6
+reason = [
+  "两次更新各舍入几次，每次不超过 fp32 的 6e-8",
+  "two updates with a few roundings each, none above fp32's 6e-8",
+]
+[method.metrics]
+corrected_mean_error = [
+  "",
+  "动量改为 1 − √(1 − m) 后，运行均值的相对误差",
+  "relative error of the running mean with a momentum of 1 − √(1 − m)",
+]
+
+[figure.operators]
+title = ["一个块：前向与重算的算子数", "One block: operators, and again"]
+x = {label = ["实现", "implementation"]}
+y = {label = ["算子数", "operators"]}
+[figure.operators.series]
+forward = ["bar", "前向", "forward"]
+again = ["bar", "重算", "run again"]
+[figure.operators.places]
+safe = ["非重入", "non-reentrant"]
+whole = ["非重入，不提前停", "non-reentrant, no early stop"]
+reentrant = ["重入", "reentrant"]
+"""
 
 
 @dataclass(frozen=True)
@@ -308,13 +446,12 @@ def runs_of_two_backwards(linear: nn.Module, x: Tensor) -> int:
     return runs
 
 
-def run(config: Config, progress: Progress) -> Result:
-    """The forty lines against PyTorch; operators counted; every difference provoked."""
-    warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
-    device = config.device
-    shape = (config.batch, config.width)
+# --- what is measured ----------------------------------------------------------------------------
 
-    progress(0.0, "forty lines")
+
+def compare_forty_lines(config: Config, found: Findings) -> None:
+    """``mini_checkpoint`` against no checkpoint, bit by bit, and against PyTorch's, byte by byte."""
+    shape, device = (config.batch, config.width), config.device
     layers = [Layer(config.width, "gelu", dropout=0.1).to(device) for _ in range(12)]
     thirds = [partial(run_layers, layers[i : i + 4]) for i in (0, 4, 8)]
 
@@ -329,286 +466,105 @@ def run(config: Config, progress: Progress) -> Result:
         wanted = [x, *(p for layer in layers for p in layer.parameters())]
         return list(torch.autograd.grad(forward(x).square().sum(), wanted))
 
+    plain = partial(run_layers, layers)
+    found["mini_gradients_bit_equal"] = same(step_gradients(plain), step_gradients(mini))
     theirs = partial(run_segments, layers, (4, 4, 4), preserve_rng_state=True)
-    mini_equal = same(step_gradients(partial(run_layers, layers)), step_gradients(mini))
-    mini_peak = measure_step(mini, layers, shape, device).peak
     their_peak = measure_step(theirs, layers, shape, device).peak
+    found["mini_peak_equal"] = measure_step(mini, layers, shape, device).peak == their_peak
+    found["rng_state_bytes"] = torch.get_rng_state().nbytes
 
-    progress(0.3, "operators")
-    block = Block(config.width, config.heads).to(device)
-    tokens = torch.randn(1, config.tokens, config.width, device=device, requires_grad=True)
+
+def compare_implementations(config: Config, found: Findings) -> None:
+    """A block under the non-reentrant checkpoint and the reentrant one."""
+    block = Block(config.width, config.heads).to(config.device)
+    x = torch.randn(1, config.tokens, config.width, device=config.device, requires_grad=True)
     ways: dict[str, Forward] = {
         "safe": partial(safe, block),
         "whole": partial(whole, block),
         "reentrant": partial(reentrant, block),
     }
-    ops = {name: count_ops(way, tokens) for name, way in ways.items()}
-    data = tokens.detach()
+    ops = {name: count_ops(way, x) for name, way in ways.items()}
+    found["ops_forward"], found["ops_again"] = ops["safe"]
+    found["ops_again_whole"] = ops["whole"][1]
+    found["ops_again_reentrant"] = ops["reentrant"][1]
+    places = range(len(ops))
+    found.draw(
+        "operators",
+        Line("forward", places, [forward for forward, _ in ops.values()]),
+        Line("again", places, [again for _, again in ops.values()]),
+        places=ops,
+    )
+    found["graph_nodes"] = graph_nodes(safe(block, x))
+    found["graph_nodes_reentrant"] = graph_nodes(reentrant(block, x))
+    found["reentrant_rejects_autograd_grad"] = raises(
+        lambda: torch.autograd.grad(reentrant(block, x).sum(), list(block.parameters()))
+    )
+    data = x.detach()
+    found["reentrant_loses_gradients"] = not reentrant(block, data).requires_grad
+    found["non_reentrant_keeps_gradients"] = bool(safe(block, data).requires_grad)
 
-    progress(0.5, "differences")
-    plain, doubled = (batch_norm(config, wrap, 0.1) for wrap in (call, safe))
-    corrected = batch_norm(config, safe, 1 - sqrt(1 - 0.1))
-    x = torch.randn(*shape, device=device, requires_grad=True)
+
+def compare_batch_norms(config: Config, found: Findings) -> None:
+    """BatchNorm sees each batch twice; a smaller momentum makes up for it."""
+    m = 0.1
+    plain, doubled = (batch_norm(config, wrap, m) for wrap in (call, safe))
+    found["batch_norm_batches"] = doubled.batches
+    found["batch_norm_gradients_equal"] = same(plain.gradients, doubled.gradients)
+    found["batch_norm_mean_differs"] = not torch.equal(plain.mean, doubled.mean)
+    corrected = batch_norm(config, safe, 1 - sqrt(1 - m))
+    error = (corrected.mean - plain.mean).abs().max() / plain.mean.abs().max()
+    found["corrected_mean_error"] = float(error)
+
+
+def try_random_states(config: Config, x: Tensor, found: Findings) -> None:
+    """PyTorch's default generator is restored, others are not."""
     own = torch.Generator()
     numpy_output, numpy_gradient = foreign_random(
-        lambda: torch.from_numpy(np.random.rand(*shape) > 0.5).float().to(device),
+        lambda: torch.from_numpy(np.random.rand(*x.shape) > 0.5).float().to(x.device),
         lambda: np.random.seed(config.seed),
         x,
     )
+    found["numpy_output_equal"], found["numpy_gradient_wrong"] = numpy_output, not numpy_gradient
     _, own_gradient = foreign_random(
-        lambda: (torch.rand(shape, generator=own) > 0.5).float().to(device),
+        lambda: (torch.rand(x.shape, generator=own) > 0.5).float().to(x.device),
         lambda: own.manual_seed(config.seed),
         x,
     )
-    linear = nn.Linear(config.width, config.width).to(device)
-    stale = stale_weights(config, safe)
+    found["own_generator_gradient_wrong"] = not own_gradient
+
     torch.manual_seed(config.seed)
+    linear = nn.Linear(config.width, config.width).to(x.device)
     dropped = safe(lambda x: F.dropout(linear(x), 0.5), x)
     state = torch.get_rng_state()
     dropped.sum().backward()
-    untouched = torch.equal(state, torch.get_rng_state())
-    before, after = hook_calls(
-        nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), linear), x
-    )
+    found["rng_untouched_by_backward"] = torch.equal(state, torch.get_rng_state())
+
+
+def try_changes(config: Config, x: Tensor, found: Findings) -> None:
+    """What is changed between forward and backward, or from run to run; and who is called twice."""
+    linear = nn.Linear(config.width, config.width).to(x.device)
+    found["overwritten_input_raises"] = raises(lambda: overwritten(linear, x, lambda x: x.mul_(2)))
+    found["overwritten_data_wrong"] = not overwritten(linear, x, lambda x: x.data.mul_(2))
+    found["changed_weights_raise_without"] = raises(lambda: stale_weights(config, call))
+    found["changed_weights_accepted"] = bool(stale_weights(config, safe).isfinite().all())
+    found["changed_shape_raises"] = raises(lambda: changed_shape(linear, x), CheckpointError)
+    found["runs_of_two_backwards"] = runs_of_two_backwards(linear, x)
+    stack = nn.Sequential(nn.Linear(config.width, config.width).to(x.device), nn.GELU(), linear)
+    found["hook_calls_before"], found["hook_calls_after"] = hook_calls(stack, x)
+
+
+def run(config: Config, progress: Progress) -> Result:
+    """The forty lines against PyTorch; operators counted; every difference provoked."""
+    warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
+    found = Findings(MEASURES, config)
+    progress(0.0, "forty lines")
+    compare_forty_lines(config, found)
+    progress(0.3, "operators")
+    compare_implementations(config, found)
+    progress(0.5, "differences")
+    compare_batch_norms(config, found)
+    x = torch.randn(config.batch, config.width, device=config.device, requires_grad=True)
+    try_random_states(config, x, found)
+    try_changes(config, x, found)
     progress(1.0, "done")
-
-    bits: Text = {"zh": "逐张量 torch.equal", "en": "torch.equal tensor by tensor"}
-    provoked: Text = {"zh": "故意触发一次", "en": "provoked on purpose"}
-    counted: Text = {
-        "zh": "分派时计数；反向中 grad 模式打开的算子就是重算",
-        "en": "counted at dispatch; operators with grad mode on within the backward are recompute",
-    }
-    calls: Text = {"zh": "计数", "en": "counted"}
-
-    def fact(name: str, value: bool, zh: str, en: str, how: Text = provoked) -> Metric:
-        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, how)
-
-    def count(name: str, value: int, zh: str, en: str, how: Text = calls) -> Metric:
-        return Metric(name, value, "", "exact", {"zh": zh, "en": en}, how)
-
-    labels: dict[str, Text] = {
-        "safe": {"zh": "非重入", "en": "non-reentrant"},
-        "whole": {"zh": "非重入，不提前停", "en": "non-reentrant, no early stop"},
-        "reentrant": {"zh": "重入", "en": "reentrant"},
-    }
-    return Result(
-        metrics=(
-            fact(
-                "mini_gradients_bit_equal",
-                mini_equal,
-                "四十行的检查点与不设检查点，含 dropout，梯度逐位相等",
-                "gradients of the forty lines and of no checkpoint are bit-equal, with dropout",
-                bits,
-            ),
-            fact(
-                "mini_peak_equal",
-                mini_peak == their_peak,
-                "四十行的检查点与 PyTorch 的峰值逐字节相等",
-                "the forty lines peak at PyTorch's bytes",
-                {
-                    "zh": "12 层 3 段，按字节比较",
-                    "en": "12 layers in 3 segments, compared in bytes",
-                },
-            ),
-            Metric(
-                "rng_state_bytes",
-                torch.get_rng_state().nbytes,
-                "B",
-                "exact",
-                {
-                    "zh": "每个检查点存下的 CPU 随机数状态",
-                    "en": "CPU random state that a checkpoint keeps",
-                },
-                {"zh": "torch.get_rng_state 的字节", "en": "bytes of torch.get_rng_state"},
-            ),
-            fact(
-                "rng_untouched_by_backward",
-                untouched,
-                "反向（含重算）之后，随机数状态不变",
-                "after the backward, recompute included, the random state is what it was",
-            ),
-            count("ops_forward", ops["safe"][0], "块的前向算子数", "operators of a block", counted),
-            count(
-                "ops_again",
-                ops["safe"][1],
-                "非重入：重算的算子数",
-                "non-reentrant: operators that run again",
-                counted,
-            ),
-            count(
-                "ops_again_whole",
-                ops["whole"][1],
-                "不提前停：重算的算子数",
-                "without early stop: operators that run again",
-                counted,
-            ),
-            count(
-                "ops_again_reentrant",
-                ops["reentrant"][1],
-                "重入：重算的算子数",
-                "reentrant: operators that run again",
-                counted,
-            ),
-            count(
-                "graph_nodes",
-                graph_nodes(safe(block, tokens)),
-                "非重入：前向后的图节点数",
-                "non-reentrant: nodes of the graph after the forward",
-            ),
-            count(
-                "graph_nodes_reentrant",
-                graph_nodes(reentrant(block, tokens)),
-                "重入：前向后的图节点数",
-                "reentrant: nodes of the graph after the forward",
-            ),
-            fact(
-                "reentrant_rejects_autograd_grad",
-                raises(
-                    lambda: torch.autograd.grad(
-                        reentrant(block, tokens).sum(), list(block.parameters())
-                    )
-                ),
-                "重入：torch.autograd.grad 报错",
-                "reentrant: torch.autograd.grad raises",
-            ),
-            fact(
-                "reentrant_loses_gradients",
-                not reentrant(block, data).requires_grad,
-                "重入：输入不要梯度时，参数的梯度丢失",
-                "reentrant: with an input that asks for no gradient, the parameters get none",
-            ),
-            fact(
-                "non_reentrant_keeps_gradients",
-                bool(safe(block, data).requires_grad),
-                "非重入：同样情形参数照样有梯度",
-                "non-reentrant: in the same case the parameters get theirs",
-            ),
-            count(
-                "batch_norm_batches",
-                doubled.batches,
-                "一步之后 BatchNorm 记下的批数",
-                "batches that BatchNorm has counted after one step",
-            ),
-            fact(
-                "batch_norm_gradients_equal",
-                same(plain.gradients, doubled.gradients),
-                "BatchNorm 的梯度逐位相等",
-                "BatchNorm's gradients are bit-equal",
-                bits,
-            ),
-            fact(
-                "batch_norm_mean_differs",
-                not torch.equal(plain.mean, doubled.mean),
-                "BatchNorm 的运行均值不等",
-                "BatchNorm's running mean differs",
-                bits,
-            ),
-            Metric(
-                "corrected_mean_error",
-                float((corrected.mean - plain.mean).abs().max() / plain.mean.abs().max()),
-                "",
-                "bounded",
-                {
-                    "zh": "动量改为 1 − √(1 − m) 后，运行均值的相对误差",
-                    "en": "relative error of the running mean with a momentum of 1 − √(1 − m)",
-                },
-                {"zh": "与不设检查点的一步比较", "en": "against a step without checkpoint"},
-                bound=1e-6,
-                reason={
-                    "zh": "两次更新各舍入几次，每次不超过 fp32 的 6e-8",
-                    "en": "two updates with a few roundings each, none above fp32's 6e-8",
-                },
-            ),
-            fact(
-                "numpy_output_equal",
-                numpy_output,
-                "NumPy 掩码：前向输出相等",
-                "NumPy's mask: the output is equal",
-                bits,
-            ),
-            fact(
-                "numpy_gradient_wrong",
-                not numpy_gradient,
-                "NumPy 掩码：梯度错，且没有报错",
-                "NumPy's mask: the gradient is wrong, and nothing raises",
-                bits,
-            ),
-            fact(
-                "own_generator_gradient_wrong",
-                not own_gradient,
-                "自建 torch.Generator：梯度错，且没有报错",
-                "a torch.Generator of one's own: the gradient is wrong, and nothing raises",
-                bits,
-            ),
-            fact(
-                "overwritten_input_raises",
-                raises(lambda: overwritten(linear, x, lambda x: x.mul_(2))),
-                "输入被原地改写：报错",
-                "an input overwritten in place: raises",
-            ),
-            fact(
-                "overwritten_data_wrong",
-                not overwritten(linear, x, lambda x: x.data.mul_(2)),
-                "经 .data 改写输入：梯度错，且没有报错",
-                "an input overwritten through .data: the gradient is wrong, and nothing raises",
-            ),
-            fact(
-                "changed_weights_raise_without",
-                raises(lambda: stale_weights(config, call)),
-                "不设检查点，反向前改权重：报错",
-                "without checkpoint, weights changed before the backward: raises",
-            ),
-            fact(
-                "changed_weights_accepted",
-                bool(stale.isfinite().all()),
-                "设检查点，反向前改权重：照样算出梯度",
-                "with a checkpoint, weights changed before the backward: a gradient comes out",
-            ),
-            fact(
-                "changed_shape_raises",
-                raises(lambda: changed_shape(linear, x), CheckpointError),
-                "重算的形状不同：报错",
-                "other shapes when run again: raises",
-            ),
-            count(
-                "hook_calls_before",
-                before,
-                "一步之中前向前钩子的次数",
-                "calls of a hook before the forward, in one step",
-            ),
-            count(
-                "hook_calls_after",
-                after,
-                "一步之中前向后钩子的次数",
-                "calls of a hook after the forward, in one step",
-            ),
-            count(
-                "runs_of_two_backwards",
-                runs_of_two_backwards(linear, x),
-                "保留图并反向两次，函数运行的次数",
-                "runs of the function with two backwards over a retained graph",
-            ),
-        ),
-        figures=(
-            Figure(
-                "operators",
-                {"zh": "一个块：前向与重算的算子数", "en": "One block: operators, and again"},
-                Axis({"zh": "实现", "en": "implementation"}, categories=tuple(labels.values())),
-                Axis({"zh": "算子数", "en": "operators"}),
-                (
-                    Series(
-                        {"zh": "前向", "en": "forward"},
-                        (0.0, 1.0, 2.0),
-                        tuple(float(ops[name][0]) for name in labels),
-                        "bar",
-                    ),
-                    Series(
-                        {"zh": "重算", "en": "run again"},
-                        (0.0, 1.0, 2.0),
-                        tuple(float(ops[name][1]) for name in labels),
-                        "bar",
-                    ),
-                ),
-            ),
-        ),
-    )
+    return found.result()

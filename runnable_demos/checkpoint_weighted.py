@@ -45,18 +45,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runnable_demos.activation_checkpointing import trace_step
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Kind,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.stacks import (
+    Layer,
+    equal_segments,
+    measure_step,
+    run_layers,
+    run_segments,
 )
-from runnable_demos.stacks import Layer, equal_segments, measure_step, run_layers, run_segments
 
 TITLE: Text = {"zh": "非均匀最优", "en": "Unequal segments"}
 QUESTION: Text = {
@@ -64,6 +61,162 @@ QUESTION: Text = {
     "en": "Where should checkpoints stand when boundaries and layers weigh differently, "
     "or unequally?",
 }
+
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "一步之内存储的实时峰值除以一份边界的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
+  "live peak of a step over the bytes of one boundary, without parameters and their gradients; checkpoints with preserve_rng_state=False",
+]
+[method.metrics]
+half_none = [
+  "",
+  "fp32 残差流，b/a = 0.5，不设检查点的峰值",
+  "fp32 residual stream, b/a = 0.5: peak, no checkpoints",
+]
+half_root = ["", "fp32 残差流，b/a = 0.5，k = √L 的峰值", "fp32 residual stream, b/a = 0.5: peak at k = √L"]
+half_equal = ["", "fp32 残差流，b/a = 0.5，等长段最低峰值", "fp32 residual stream, b/a = 0.5: lowest equal peak"]
+half_unequal = [
+  "",
+  "fp32 残差流，b/a = 0.5，递减分段的峰值",
+  "fp32 residual stream, b/a = 0.5: peak with decreasing segments",
+]
+relu_none = ["", "Linear + ReLU，b/a = 1，不设检查点的峰值", "Linear + ReLU, b/a = 1: peak, no checkpoints"]
+relu_root = ["", "Linear + ReLU，b/a = 1，k = √L 的峰值", "Linear + ReLU, b/a = 1: peak at k = √L"]
+relu_equal = ["", "Linear + ReLU，b/a = 1，等长段最低峰值", "Linear + ReLU, b/a = 1: lowest equal peak"]
+relu_unequal = [
+  "",
+  "Linear + ReLU，b/a = 1，递减分段的峰值",
+  "Linear + ReLU, b/a = 1: peak with decreasing segments",
+]
+gelu_none = ["", "Linear + GELU，b/a = 2，不设检查点的峰值", "Linear + GELU, b/a = 2: peak, no checkpoints"]
+gelu_root = ["", "Linear + GELU，b/a = 2，k = √L 的峰值", "Linear + GELU, b/a = 2: peak at k = √L"]
+gelu_equal = ["", "Linear + GELU，b/a = 2，等长段最低峰值", "Linear + GELU, b/a = 2: lowest equal peak"]
+gelu_unequal = [
+  "",
+  "Linear + GELU，b/a = 2，递减分段的峰值",
+  "Linear + GELU, b/a = 2: peak with decreasing segments",
+]
+mlp_none = [
+  "",
+  "四倍宽 MLP，b/a = 9，不设检查点的峰值",
+  "MLP of four times the width, b/a = 9: peak, no checkpoints",
+]
+mlp_root = ["", "四倍宽 MLP，b/a = 9，k = √L 的峰值", "MLP of four times the width, b/a = 9: peak at k = √L"]
+mlp_equal = ["", "四倍宽 MLP，b/a = 9，等长段最低峰值", "MLP of four times the width, b/a = 9: lowest equal peak"]
+mlp_unequal = [
+  "",
+  "四倍宽 MLP，b/a = 9，递减分段的峰值",
+  "MLP of four times the width, b/a = 9: peak with decreasing segments",
+]
+
+[[method]]
+kind = "exact"
+how = ["在测过的等长段中取峰值最低者", "the lowest peak among the equal lengths measured"]
+[method.metrics]
+half_best_from = ["", "fp32 残差流，b/a = 0.5，最优段长起", "fp32 residual stream, b/a = 0.5: best k from"]
+half_best_to = ["", "fp32 残差流，b/a = 0.5，最优段长止", "fp32 residual stream, b/a = 0.5: best k to"]
+relu_best_from = ["", "Linear + ReLU，b/a = 1，最优段长起", "Linear + ReLU, b/a = 1: best k from"]
+relu_best_to = ["", "Linear + ReLU，b/a = 1，最优段长止", "Linear + ReLU, b/a = 1: best k to"]
+gelu_best_from = ["", "Linear + GELU，b/a = 2，最优段长起", "Linear + GELU, b/a = 2: best k from"]
+gelu_best_to = ["", "Linear + GELU，b/a = 2，最优段长止", "Linear + GELU, b/a = 2: best k to"]
+mlp_best_from = ["", "四倍宽 MLP，b/a = 9，最优段长起", "MLP of four times the width, b/a = 9: best k from"]
+mlp_best_to = ["", "四倍宽 MLP，b/a = 9，最优段长止", "MLP of four times the width, b/a = 9: best k to"]
+
+[[method]]
+kind = "exact"
+how = ["两次实测的峰值之比", "two measured peaks"]
+[method.metrics]
+narrowing_equal_over_none = [
+  "",
+  "收窄的金字塔，最优等长段的峰值 / 不设检查点",
+  "narrowing pyramid: best equal segments over no checkpoints",
+]
+narrowing_unequal_over_none = [
+  "",
+  "收窄的金字塔，最优分段的峰值 / 不设检查点",
+  "narrowing pyramid: best segments over no checkpoints",
+]
+widening_equal_over_none = [
+  "",
+  "变宽的金字塔，最优等长段的峰值 / 不设检查点",
+  "widening pyramid: best equal segments over no checkpoints",
+]
+widening_unequal_over_none = [
+  "",
+  "变宽的金字塔，最优分段的峰值 / 不设检查点",
+  "widening pyramid: best segments over no checkpoints",
+]
+
+[[method]]
+kind = "computed"
+how = ["算法给出的切法", "as the algorithm cuts"]
+[method.metrics]
+narrowing_first_length = [
+  "",
+  "收窄的金字塔，最优分段的首段层数",
+  "narrowing pyramid: layers in the first of the best segments",
+]
+narrowing_last_length = [
+  "",
+  "收窄的金字塔，最优分段的末段层数",
+  "narrowing pyramid: layers in the last of the best segments",
+]
+widening_first_length = [
+  "",
+  "变宽的金字塔，最优分段的首段层数",
+  "widening pyramid: layers in the first of the best segments",
+]
+widening_last_length = [
+  "",
+  "变宽的金字塔，最优分段的末段层数",
+  "widening pyramid: layers in the last of the best segments",
+]
+
+[[method]]
+kind = "exact"
+how = ["√L 分段与最优分段各比一次", "for segments of √L and for the best ones"]
+[method.metrics]
+peaks_as_foretold = ["", "金字塔的峰值与公式逐字节相等", "peaks of the pyramids equal the formula to the byte"]
+
+[[method]]
+kind = "computed"
+how = ["至多九层，枚举全部切法", "up to nine layers, all cuts enumerated"]
+[method.metrics]
+equals_brute_force = ["", "随机小例上与穷举同样低", "as low as brute force in every random case"]
+
+[[method]]
+kind = "computed"
+how = ["由设置给定", "as configured"]
+[method.metrics]
+cases = ["", "与穷举对照的例数", "cases compared with brute force"]
+
+[figure.strategies]
+title = ["各种分段的峰值", "Peaks by strategy"]
+x = {label = ["网络", "stack"]}
+y = {label = ["峰值 / 不设检查点", "peak / without checkpoints"]}
+[figure.strategies.series]
+root = ["measured", "每 √L 层一段", "segments of √L"]
+equal = ["measured", "最优的等长段", "best equal segments"]
+unequal = ["measured", "最优的不等长段", "best unequal segments"]
+[figure.strategies.places]
+half = ["b/a = 0.5", "b/a = 0.5"]
+relu = ["b/a = 1", "b/a = 1"]
+gelu = ["b/a = 2", "b/a = 2"]
+mlp = ["b/a = 9", "b/a = 9"]
+narrowing = ["收窄", "narrowing"]
+widening = ["变宽", "widening"]
+
+[figure.balance]
+title = ["每段反向时的最高水位", "The highest level in each segment's backward"]
+x = {label = ["第几段", "segment"]}
+y = {label = ["存活字节 / 一层输出", "live bytes / one layer's output"]}
+[figure.balance.series]
+root = ["measured", "每 √L 层一段", "segments of √L"]
+unequal = ["measured", "递减分段", "decreasing segments"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -129,15 +282,6 @@ KINDS: Mapping[str, Callable[[int], nn.Module]] = {
 }
 WEIGHT: Mapping[str, float] = {"half": 0.5, "relu": 1.0, "gelu": 2.0, "mlp": 9.0}
 """b/a, by kind of layer."""
-
-NAMES: Mapping[str, Text] = {
-    "half": {"zh": "fp32 残差流，b/a = 0.5", "en": "fp32 residual stream, b/a = 0.5"},
-    "relu": {"zh": "Linear + ReLU，b/a = 1", "en": "Linear + ReLU, b/a = 1"},
-    "gelu": {"zh": "Linear + GELU，b/a = 2", "en": "Linear + GELU, b/a = 2"},
-    "mlp": {"zh": "四倍宽 MLP，b/a = 9", "en": "MLP of four times the width, b/a = 9"},
-    "narrowing": {"zh": "收窄的金字塔", "en": "narrowing pyramid"},
-    "widening": {"zh": "变宽的金字塔", "en": "widening pyramid"},
-}
 
 
 # --- where to cut --------------------------------------------------------------------------------
@@ -285,180 +429,63 @@ def segment_peaks(
     return tuple(highest)
 
 
-def balance_figure(levels: Mapping[str, tuple[float, ...]], names: Mapping[str, Text]) -> Figure:
-    """The highest level in each segment: rising for equal lengths, even for decreasing ones."""
-    return Figure(
-        "balance",
-        {"zh": "每段反向时的最高水位", "en": "The highest level in each segment's backward"},
-        Axis({"zh": "第几段", "en": "segment"}),
-        Axis({"zh": "存活字节 / 一层输出", "en": "live bytes / one layer's output"}),
-        tuple(
-            Series(names[key], tuple(float(i) for i, _ in enumerate(level, 1)), level)
-            for key, level in levels.items()
-        ),
-    )
-
-
-def short(key: str) -> Text:
-    """A stack's name where there is little room."""
-    if key in WEIGHT:
-        return dict.fromkeys(("zh", "en"), f"b/a = {WEIGHT[key]:g}")
-    return {"zh": NAMES[key]["zh"][:2], "en": NAMES[key]["en"].split()[0]}
-
-
-def strategies_figure(peaks: Mapping[str, Peaks]) -> Figure:
-    """Peaks over that without checkpoints, by stack and strategy."""
-    labels: dict[str, Text] = {
-        "root": {"zh": "每 √L 层一段", "en": "segments of √L"},
-        "equal": {"zh": "最优的等长段", "en": "best equal segments"},
-        "unequal": {"zh": "最优的不等长段", "en": "best unequal segments"},
-    }
-    x = tuple(map(float, range(len(peaks))))
-    return Figure(
-        "strategies",
-        {"zh": "各种分段的峰值", "en": "Peaks by strategy"},
-        Axis({"zh": "网络", "en": "stack"}, categories=tuple(short(key) for key in peaks)),
-        Axis({"zh": "峰值 / 不设检查点", "en": "peak / without checkpoints"}),
-        tuple(
-            Series(label, x, tuple(getattr(p, key) / p.none for p in peaks.values()))
-            for key, label in labels.items()
-        ),
-    )
-
-
 def run(config: Config, progress: Progress) -> Result:
     """Equal layers of four weights; pyramids; the algorithm against brute force."""
+    found = Findings(MEASURES, config)
     L, device = config.layers, config.device
     shape = (config.batch, config.width)
     a = config.batch * config.width * 4  # bytes of one boundary
+
     peaks: dict[str, Peaks] = {}
     for i, (kind, make) in enumerate(KINDS.items()):
-        progress(i / 6, NAMES[kind]["en"])
+        progress(i / 6, f"equal layers, b/a = {WEIGHT[kind]:g}")
         layers = [make(config.width).to(device) for _ in range(L)]
-        peaks[kind] = compare(layers, decreasing_segments(L, WEIGHT[kind]), shape, device)
+        p = peaks[kind] = compare(layers, decreasing_segments(L, WEIGHT[kind]), shape, device)
+        found[f"{kind}_none"] = p.none / a
+        found[f"{kind}_root"] = p.root / a
+        found[f"{kind}_equal"] = p.equal / a
+        found[f"{kind}_unequal"] = p.unequal / a
+        found[f"{kind}_best_from"], found[f"{kind}_best_to"] = p.best_k[0], p.best_k[-1]
 
     foretold = True
-    for i, name in enumerate(("narrowing", "widening")):
-        progress((4 + i) / 6, NAMES[name]["en"])
+    for i, name in enumerate(("narrowing", "widening"), 4):
+        progress(i / 6, f"{name} pyramid")
         widths = pyramid(config, widening=name == "widening")
         sizes = [config.batch * w * 4 for w in widths]
         stack = [nn.Sequential(nn.Linear(v, w), nn.ReLU()).to(device) for v, w in pairwise(widths)]
         lengths = best_cut(sizes)
-        found = compare(stack, lengths, (config.batch, widths[0]), device)
-        peaks[name] = found
+        p = peaks[name] = compare(stack, lengths, (config.batch, widths[0]), device)
+        found[f"{name}_equal_over_none"] = p.equal / p.none
+        found[f"{name}_unequal_over_none"] = p.unequal / p.none
+        found[f"{name}_first_length"], found[f"{name}_last_length"] = lengths[0], lengths[-1]
         loss = 8  # bytes: the loss and its gradient
-        foretold &= found.unequal == foretell(sizes, lengths) + loss
-        foretold &= (
-            found.root == foretell(sizes, equal_segments(len(stack), isqrt(len(stack)))) + loss
-        )
+        root = equal_segments(len(stack), isqrt(len(stack)))
+        foretold &= p.unequal == foretell(sizes, lengths) + loss
+        foretold &= p.root == foretell(sizes, root) + loss
+    found["peaks_as_foretold"] = foretold
 
+    x = range(len(peaks))
+    found.draw(
+        "strategies",
+        Line("root", x, [p.root / p.none for p in peaks.values()]),
+        Line("equal", x, [p.equal / p.none for p in peaks.values()]),
+        Line("unequal", x, [p.unequal / p.none for p in peaks.values()]),
+        places=peaks,
+    )
+
+    # Rising from segment to segment for equal lengths, even for decreasing ones.
     layers = [Layer(config.width).to(device) for _ in range(L)]
-    root = equal_segments(L, isqrt(L))
-    levels = {
-        "root": segment_peaks(layers, root, shape, device),
-        "unequal": segment_peaks(layers, peaks["relu"].lengths, shape, device),
-    }
+    lines = []
+    for name, lengths in (
+        ("root", equal_segments(L, isqrt(L))),
+        ("unequal", peaks["relu"].lengths),
+    ):
+        levels = segment_peaks(layers, lengths, shape, device)
+        lines.append(Line(name, range(1, len(levels) + 1), levels))
+    found.draw("balance", *lines)
+
     progress(0.95, "brute force")
-    agrees = agrees_with_brute_force(config.cases, config.seed)
+    found["equals_brute_force"] = agrees_with_brute_force(config.cases, config.seed)
+    found["cases"] = config.cases
     progress(1.0, "done")
-
-    live: Text = {
-        "zh": "一步之内存储的实时峰值除以一份边界的字节，不计参数与参数梯度；检查点一律 preserve_rng_state=False",
-        "en": "live peak of a step over the bytes of one boundary, "
-        "without parameters and their gradients; checkpoints with preserve_rng_state=False",
-    }
-    searched: Text = {
-        "zh": "在测过的等长段中取峰值最低者",
-        "en": "the lowest peak among the equal lengths measured",
-    }
-    compared: Text = {"zh": "两次实测的峰值之比", "en": "two measured peaks"}
-
-    planned: Text = {"zh": "算法给出的切法", "en": "as the algorithm cuts"}
-
-    metrics: list[Metric] = []
-
-    def add(
-        name: str, value: bool | int | float, zh: str, en: str, how: Text, kind: Kind = "exact"
-    ) -> None:
-        metrics.append(Metric(name, value, "", kind, {"zh": zh, "en": en}, how))
-
-    for kind in KINDS:
-        p, zh, en = peaks[kind], NAMES[kind]["zh"], NAMES[kind]["en"]
-        add(
-            f"{kind}_none",
-            p.none / a,
-            f"{zh}，不设检查点的峰值",
-            f"{en}: peak, no checkpoints",
-            live,
-        )
-        add(f"{kind}_root", p.root / a, f"{zh}，k = √L 的峰值", f"{en}: peak at k = √L", live)
-        add(f"{kind}_equal", p.equal / a, f"{zh}，等长段最低峰值", f"{en}: lowest equal peak", live)
-        add(
-            f"{kind}_unequal",
-            p.unequal / a,
-            f"{zh}，递减分段的峰值",
-            f"{en}: peak with decreasing segments",
-            live,
-        )
-        add(f"{kind}_best_from", p.best_k[0], f"{zh}，最优段长起", f"{en}: best k from", searched)
-        add(f"{kind}_best_to", p.best_k[-1], f"{zh}，最优段长止", f"{en}: best k to", searched)
-    for name in ("narrowing", "widening"):
-        p, zh, en = peaks[name], NAMES[name]["zh"], NAMES[name]["en"]
-        add(
-            f"{name}_equal_over_none",
-            p.equal / p.none,
-            f"{zh}，最优等长段的峰值 / 不设检查点",
-            f"{en}: best equal segments over no checkpoints",
-            compared,
-        )
-        add(
-            f"{name}_unequal_over_none",
-            p.unequal / p.none,
-            f"{zh}，最优分段的峰值 / 不设检查点",
-            f"{en}: best segments over no checkpoints",
-            compared,
-        )
-        add(
-            f"{name}_first_length",
-            p.lengths[0],
-            f"{zh}，最优分段的首段层数",
-            f"{en}: layers in the first of the best segments",
-            planned,
-            "computed",
-        )
-        add(
-            f"{name}_last_length",
-            p.lengths[-1],
-            f"{zh}，最优分段的末段层数",
-            f"{en}: layers in the last of the best segments",
-            planned,
-            "computed",
-        )
-    add(
-        "peaks_as_foretold",
-        foretold,
-        "金字塔的峰值与公式逐字节相等",
-        "peaks of the pyramids equal the formula to the byte",
-        {"zh": "√L 分段与最优分段各比一次", "en": "for segments of √L and for the best ones"},
-    )
-    add(
-        "equals_brute_force",
-        agrees,
-        "随机小例上与穷举同样低",
-        "as low as brute force in every random case",
-        {"zh": "至多九层，枚举全部切法", "en": "up to nine layers, all cuts enumerated"},
-        "computed",
-    )
-    add(
-        "cases",
-        config.cases,
-        "与穷举对照的例数",
-        "cases compared with brute force",
-        {"zh": "由设置给定", "en": "as configured"},
-        "computed",
-    )
-    names: dict[str, Text] = {
-        "root": {"zh": "每 √L 层一段", "en": "segments of √L"},
-        "unequal": {"zh": "递减分段", "en": "decreasing segments"},
-    }
-    return Result(tuple(metrics), (strategies_figure(peaks), balance_figure(levels, names)))
+    return found.result()

@@ -29,10 +29,10 @@ The result
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -41,25 +41,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import (
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import (
     LiveMemory,
     allocator_peak,
     count_flops,
     saved_tensors,
     storage_bytes,
 )
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Kind,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    Unit,
-    parameter,
-)
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {
     "zh": "FlashAttention：分块、精确、不存矩阵",
@@ -70,6 +60,156 @@ QUESTION: Text = {
     "zh": "注意力为什么不必保存 N×N 矩阵，结果仍然精确？代价是什么？",
     "en": "Why need attention not keep its N×N matrix, and is still exact? What does that cost?",
 }
+
+MEASURES = """
+[[method]]
+kind = "bounded"
+how = [
+  "‖结果 − fp64‖/‖fp64‖，取 O、dQ、dK、dV 与各情形的最大值：能否整除块长、有无因果掩码",
+  "largest ‖result − fp64‖/‖fp64‖ over O, dQ, dK, dV; aligned and ragged N, causal or not",
+]
+bound = 1e-6
+reason = ["约 8 倍 fp32 机器精度", "about 8 times the machine epsilon of fp32"]
+[method.metrics]
+fp32_error = ["", "fp32 分块结果的相对误差", "relative error of the tiled result in fp32"]
+
+[[method]]
+kind = "bounded"
+how = [
+  "‖结果 − fp64‖/‖fp64‖，取 O、dQ、dK、dV 与各情形的最大值：能否整除块长、有无因果掩码",
+  "largest ‖result − fp64‖/‖fp64‖ over O, dQ, dK, dV; aligned and ragged N, causal or not",
+]
+bound = 2e-15
+reason = [
+  "约 8 倍 fp64 机器精度：差别随精度缩小，所以只是舍入",
+  "about 8 times the machine epsilon of fp64: it shrinks as rounding does",
+]
+[method.metrics]
+fp64_error = ["", "分块与三步算法的相对差，两者都用 fp64", "relative difference of tiled and naive, both in fp64"]
+
+[[method]]
+kind = "bounded"
+how = [
+  "‖结果 − fp64‖/‖fp64‖，取 O、dQ、dK、dV 与各情形的最大值：能否整除块长、有无因果掩码",
+  "largest ‖result − fp64‖/‖fp64‖ over O, dQ, dK, dV; aligned and ragged N, causal or not",
+]
+bound = 2.0
+reason = ["重标定多出的舍入与求和自身的舍入同阶", "rescaling adds roundings of the same order as those of the sums"]
+[method.metrics]
+error_ratio = ["", "分块误差与朴素误差之比，同为 fp32", "tiled error over naive error, both in fp32"]
+
+[[method]]
+kind = "exact"
+how = [
+  "对保存给反向的张量求和，每块存储计一次，含 Q、K、V",
+  "bytes saved for the backward, each storage once, Q, K and V among them",
+]
+[method.metrics]
+naive_saved_bytes = ["B", "朴素注意力保存的字节，最长 N", "naive saves, longest N"]
+flash_saved_bytes = ["B", "FlashAttention 保存的字节，最长 N", "flash saves, longest N"]
+saved_ratio = ["", "保存字节之比，朴素比 Flash，最长 N", "saved, naive over flash"]
+flash_saved_linear = ["", "Flash 保存的字节与 N 成正比", "flash saves in proportion to N"]
+logsumexp_bytes_per_token = [
+  "B/token",
+  "Q、K、V、O 之外，每个 token 每个头多存的字节",
+  "saved beyond Q, K, V and O, for a token and head",
+]
+sdpa_saved_equal = [
+  "",
+  "scaled_dot_product_attention 保存的字节与本实现相等",
+  "scaled_dot_product_attention saves the same bytes as this code",
+]
+sdpa_bf16_saved_bytes_per_token = [
+  "B/token",
+  "bf16 的 SDPA 每个 token 每个头保存的字节",
+  "saved by SDPA in bf16, for a token and head",
+]
+sdpa_dropout_ratio = ["", "SDPA 打开 dropout 后保存字节的倍数", "saved by SDPA with dropout over without"]
+
+[[method]]
+kind = "exact"
+how = [
+  "跟踪每块存储的生灭，前向加反向的最大值，不含 Q、K、V、dO",
+  "storages followed from birth to death over forward and backward, without Q, K, V, dO",
+]
+[method.metrics]
+naive_peak_bytes = ["B", "朴素注意力的峰值，最长 N", "naive peak, longest N"]
+flash_peak_bytes = ["B", "FlashAttention 的峰值，最长 N", "flash peak, longest N"]
+peak_ratio = ["", "峰值之比，朴素比 Flash，最长 N", "peak, naive over flash, longest N"]
+naive_peak_matrices = ["", "朴素峰值折合多少个 N×N 矩阵", "naive peak as a number of N×N matrices"]
+checkpoint_peak_matrices = [
+  "",
+  "给朴素注意力设检查点后，峰值折合多少个 N×N 矩阵",
+  "peak of naive attention under activation checkpointing, in N×N matrices",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "FlopCounterMode 数出的矩阵乘 FLOPs，长度 N/4",
+  "FLOPs of matrix products as FlopCounterMode counts them, at length N/4",
+]
+[method.metrics]
+forward_flops_ratio = ["", "前向 FLOPs，Flash 比朴素", "forward, flash over naive"]
+backward_flops_ratio = ["", "反向 FLOPs，Flash 比朴素", "backward, flash over naive"]
+step_flops_ratio = ["", "前向加反向 FLOPs，Flash 比朴素", "both, flash over naive"]
+backward_over_forward = ["", "Flash 反向与前向之比", "flash, backward over forward"]
+causal_flops_ratio = [
+  "",
+  "跳过被遮住的块后，前向 FLOPs 剩下的比例",
+  "forward FLOPs left where hidden blocks are skipped",
+]
+
+[[method]]
+kind = "computed"
+how = [
+  "按模型计数，不是从硬件读出：前向加反向，长度 N/4；朴素计每个未融合算子的输入与输出，分块计经 HBM 两个入口的字节",
+  "counted in a model of memory, not read off hardware: forward and backward at length N/4; naive: inputs and outputs of each unfused kernel, tiled: what passes HBM's two doors",
+]
+[method.metrics]
+naive_bytes_moved = ["B", "朴素注意力搬运的字节", "moved by naive attention"]
+flash_bytes_moved = ["B", "FlashAttention 搬运的字节", "moved by FlashAttention"]
+traffic_ratio = ["", "搬运之比，朴素比 Flash", "moved, naive over flash"]
+traffic_ratio_small_block = [
+  "",
+  "块边长为四分之一时的搬运之比，朴素比 Flash",
+  "moved, naive over flash, with blocks a quarter as wide",
+]
+
+[[method]]
+kind = "measured"
+only = "gpu"
+how = [
+  "第二次运行的 torch.cuda.max_memory_allocated，减去运行前已分配的字节",
+  "torch.cuda.max_memory_allocated of a second run, less what was allocated before it",
+]
+[method.metrics]
+naive_allocated = ["B", "朴素注意力分配的峰值，最长 N", "peak allocated by naive attention, longest N"]
+flash_allocated = ["B", "分块注意力分配的峰值，最长 N", "peak allocated by attention in blocks, longest N"]
+sdpa_allocated = ["B", "SDPA分配的峰值，最长 N", "peak allocated by SDPA, longest N"]
+
+[figure.memory_over_length]
+title = ["注意力显存随序列长度 N 的增长", "Attention memory over the length N"]
+x = {label = ["序列长度 N", "sequence length N"], scale = "log2"}
+y = {label = ["字节", "bytes"], unit = "B", scale = "log2"}
+[figure.memory_over_length.series]
+naive_peak = ["measured", "朴素峰值，实测", "naive peak, measured"]
+naive_saved = ["measured", "朴素保存，实测", "naive saved, measured"]
+naive_theory = ["theory", "理论 N² + 3Nd", "theory N² + 3Nd"]
+flash_peak = ["measured", "Flash 峰值，实测", "flash peak, measured"]
+flash_saved = ["measured", "Flash 保存，实测", "flash saved, measured"]
+flash_theory = ["theory", "理论 4Nd + N", "theory 4Nd + N"]
+
+[figure.traffic_over_block]
+title = ["块越大，搬运越少", "The larger the block, the fewer bytes are moved"]
+kind = "computed"
+x = {label = ["块边长", "side of a block"], scale = "log2"}
+y = {label = ["搬运的字节", "bytes moved"], unit = "B", scale = "log2"}
+[figure.traffic_over_block.series]
+naive = ["measured", "朴素，计数", "naive, counted"]
+flash = ["measured", "Flash，计数", "flash, counted"]
+theory = ["theory", "理论主项", "theory, leading term"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -336,308 +476,103 @@ def flash_traffic(X: list[Tensor], size: int) -> int:
     return hbm.bytes
 
 
-def allocated(X: list[Tensor], size: int) -> tuple[Metric, ...]:
-    """On a GPU: the allocator's peak in forward and backward, the fused kernel of PyTorch too."""
-    ways: dict[str, tuple[Attention, str, str]] = {
-        "naive": (naive_attention, "朴素注意力", "naive attention"),
-        "flash": (partial(flash_attention, size=size), "分块注意力", "attention in blocks"),
-        "sdpa": (F.scaled_dot_product_attention, "SDPA", "SDPA"),
-    }
-    return tuple(
-        allocator_peak(
-            f"{name}_allocated",
-            {"zh": f"{zh}分配的峰值，最长 N", "en": f"peak allocated by {en}, longest N"},
-            partial(gradients, attention, X),
-        )
-        for name, (attention, zh, en) in ways.items()
-    )
-
-
 # --- the demo ------------------------------------------------------------------------------------
-
-SAVED: Text = {
-    "zh": "对保存给反向的张量求和，每块存储计一次，含 Q、K、V",
-    "en": "bytes saved for the backward, each storage once, Q, K and V among them",
-}
-PEAK: Text = {
-    "zh": "跟踪每块存储的生灭，前向加反向的最大值，不含 Q、K、V、dO",
-    "en": "storages followed from birth to death over forward and backward, without Q, K, V, dO",
-}
-FLOPS: Text = {
-    "zh": "FlopCounterMode 数出的矩阵乘 FLOPs，长度 N/4",
-    "en": "FLOPs of matrix products as FlopCounterMode counts them, at length N/4",
-}
-MOVED: Text = {
-    "zh": "按模型计数，不是从硬件读出：前向加反向，长度 N/4；朴素计每个未融合算子的输入与输出，"
-    "分块计经 HBM 两个入口的字节",
-    "en": "counted in a model of memory, not read off hardware: forward and backward at length N/4; "
-    "naive: inputs and outputs of each unfused kernel, tiled: what passes HBM's two doors",
-}
-ERROR: Text = {
-    "zh": "‖结果 − fp64‖/‖fp64‖，取 O、dQ、dK、dV 与各情形的最大值：能否整除块长、有无因果掩码",
-    "en": "largest ‖result − fp64‖/‖fp64‖ over O, dQ, dK, dV; aligned and ragged N, causal or not",
-}
-
-# name: unit, 中文, English, how it is measured
-METRICS: dict[str, tuple[Unit, str, str, Text]] = {
-    "naive_saved_bytes": ("B", "朴素注意力保存的字节，最长 N", "naive saves, longest N", SAVED),
-    "flash_saved_bytes": (
-        "B",
-        "FlashAttention 保存的字节，最长 N",
-        "flash saves, longest N",
-        SAVED,
-    ),
-    "saved_ratio": ("", "保存字节之比，朴素比 Flash，最长 N", "saved, naive over flash", SAVED),
-    "flash_saved_linear": (
-        "",
-        "Flash 保存的字节与 N 成正比",
-        "flash saves in proportion to N",
-        SAVED,
-    ),
-    "logsumexp_bytes_per_token": (
-        "B/token",
-        "Q、K、V、O 之外，每个 token 每个头多存的字节",
-        "saved beyond Q, K, V and O, for a token and head",
-        SAVED,
-    ),
-    "naive_peak_bytes": ("B", "朴素注意力的峰值，最长 N", "naive peak, longest N", PEAK),
-    "flash_peak_bytes": ("B", "FlashAttention 的峰值，最长 N", "flash peak, longest N", PEAK),
-    "peak_ratio": ("", "峰值之比，朴素比 Flash，最长 N", "peak, naive over flash, longest N", PEAK),
-    "naive_peak_matrices": (
-        "",
-        "朴素峰值折合多少个 N×N 矩阵",
-        "naive peak as a number of N×N matrices",
-        PEAK,
-    ),
-    "checkpoint_peak_matrices": (
-        "",
-        "给朴素注意力设检查点后，峰值折合多少个 N×N 矩阵",
-        "peak of naive attention under activation checkpointing, in N×N matrices",
-        PEAK,
-    ),
-    "forward_flops_ratio": ("", "前向 FLOPs，Flash 比朴素", "forward, flash over naive", FLOPS),
-    "backward_flops_ratio": ("", "反向 FLOPs，Flash 比朴素", "backward, flash over naive", FLOPS),
-    "step_flops_ratio": ("", "前向加反向 FLOPs，Flash 比朴素", "both, flash over naive", FLOPS),
-    "backward_over_forward": ("", "Flash 反向与前向之比", "flash, backward over forward", FLOPS),
-    "causal_flops_ratio": (
-        "",
-        "跳过被遮住的块后，前向 FLOPs 剩下的比例",
-        "forward FLOPs left where hidden blocks are skipped",
-        FLOPS,
-    ),
-    "naive_bytes_moved": ("B", "朴素注意力搬运的字节", "moved by naive attention", MOVED),
-    "flash_bytes_moved": ("B", "FlashAttention 搬运的字节", "moved by FlashAttention", MOVED),
-    "traffic_ratio": ("", "搬运之比，朴素比 Flash", "moved, naive over flash", MOVED),
-    "traffic_ratio_small_block": (
-        "",
-        "块边长为四分之一时的搬运之比，朴素比 Flash",
-        "moved, naive over flash, with blocks a quarter as wide",
-        MOVED,
-    ),
-    "sdpa_saved_equal": (
-        "",
-        "scaled_dot_product_attention 保存的字节与本实现相等",
-        "scaled_dot_product_attention saves the same bytes as this code",
-        SAVED,
-    ),
-    "sdpa_bf16_saved_bytes_per_token": (
-        "B/token",
-        "bf16 的 SDPA 每个 token 每个头保存的字节",
-        "saved by SDPA in bf16, for a token and head",
-        SAVED,
-    ),
-    "sdpa_dropout_ratio": (
-        "",
-        "SDPA 打开 dropout 后保存字节的倍数",
-        "saved by SDPA with dropout over without",
-        SAVED,
-    ),
-}
-
-
-def bounded(errors: Errors) -> tuple[Metric, ...]:
-    """The three errors with their bounds."""
-    return (
-        Metric(
-            "fp32_error",
-            errors.fp32,
-            "",
-            "bounded",
-            {"zh": "fp32 分块结果的相对误差", "en": "relative error of the tiled result in fp32"},
-            ERROR,
-            1e-6,
-            {"zh": "约 8 倍 fp32 机器精度", "en": "about 8 times the machine epsilon of fp32"},
-        ),
-        Metric(
-            "fp64_error",
-            errors.fp64,
-            "",
-            "bounded",
-            {
-                "zh": "分块与三步算法的相对差，两者都用 fp64",
-                "en": "relative difference of tiled and naive, both in fp64",
-            },
-            ERROR,
-            2e-15,
-            {
-                "zh": "约 8 倍 fp64 机器精度：差别随精度缩小，所以只是舍入",
-                "en": "about 8 times the machine epsilon of fp64: it shrinks as rounding does",
-            },
-        ),
-        Metric(
-            "error_ratio",
-            errors.ratio,
-            "",
-            "bounded",
-            {
-                "zh": "分块误差与朴素误差之比，同为 fp32",
-                "en": "tiled error over naive error, both in fp32",
-            },
-            ERROR,
-            2.0,
-            {
-                "zh": "重标定多出的舍入与求和自身的舍入同阶",
-                "en": "rescaling adds roundings of the same order as those of the sums",
-            },
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Saved and peak bytes of one kind of attention, for each length."""
-
-    saved: tuple[int, ...]
-    peak: tuple[int, ...]
-
-
-def curve(
-    zh: str,
-    en: str,
-    x: Sequence[float],
-    y: Sequence[float],
-    theory: bool = False,
-    kind: Kind = "exact",
-) -> Series:
-    """One line of a figure."""
-    mark: Literal["theory", "measured"] = "theory" if theory else "measured"
-    return Series({"zh": zh, "en": en}, tuple(x), tuple(y), mark, kind)
-
-
-def memory_figure(config: Config, lengths: Sequence[int], naive: Memory, flash: Memory) -> Figure:
-    """Bytes over N, both axes logarithmic: slope 2 against slope 1."""
-    d, row = config.head_dim, 4 * config.batch * config.heads
-    naive_theory = [row * (3 * N * d + N * N) for N in lengths]
-    flash_theory = [row * (4 * N * d + N) for N in lengths]
-    return Figure(
-        "memory_over_length",
-        {"zh": "注意力显存随序列长度 N 的增长", "en": "Attention memory over the length N"},
-        Axis({"zh": "序列长度 N", "en": "sequence length N"}, scale="log2"),
-        Axis({"zh": "字节", "en": "bytes"}, "B", scale="log2"),
-        (
-            curve("朴素峰值，实测", "naive peak, measured", lengths, naive.peak),
-            curve("朴素保存，实测", "naive saved, measured", lengths, naive.saved),
-            curve("理论 N² + 3Nd", "theory N² + 3Nd", lengths, naive_theory, theory=True),
-            curve("Flash 峰值，实测", "flash peak, measured", lengths, flash.peak),
-            curve("Flash 保存，实测", "flash saved, measured", lengths, flash.saved),
-            curve("理论 4Nd + N", "theory 4Nd + N", lengths, flash_theory, theory=True),
-        ),
-    )
-
-
-def traffic_figure(config: Config, sides: Sequence[int], naive: int, flash: list[int]) -> Figure:
-    """Bytes moved over the side of a block: what FlashAttention saves, it saves by block size."""
-    N, row = config.length // 4, 4 * config.batch * config.heads
-    leading = [row * (6 * config.head_dim + 2) * N * N / side for side in sides]
-    return Figure(
-        "traffic_over_block",
-        {"zh": "块越大，搬运越少", "en": "The larger the block, the fewer bytes are moved"},
-        Axis({"zh": "块边长", "en": "side of a block"}, scale="log2"),
-        Axis({"zh": "搬运的字节", "en": "bytes moved"}, "B", scale="log2"),
-        (
-            curve("朴素，计数", "naive, counted", sides, [naive] * len(sides), kind="computed"),
-            curve("Flash，计数", "flash, counted", sides, flash, kind="computed"),
-            curve("理论主项", "theory, leading term", sides, leading, theory=True),
-        ),
-    )
 
 
 def run(config: Config, progress: Progress) -> Result:
-    """Errors at one length, memory over N, FLOPs at N/4, traffic over the block side, and SDPA."""
+    """Errors at one length, memory over N, FLOPs at N/4, and traffic over the block side."""
+    found = Findings(MEASURES, config)
     progress(0.0, "fp64")
     errors = measure_errors(config)
-    naive, flash = naive_attention, partial(flash_attention, size=config.block)
-
-    lengths = [config.length >> k for k in (4, 3, 2, 1, 0)]
-    progress(0.1, f"N = {lengths[0]} … {lengths[-1]}")
-    drawn = [draw(config, N) for N in lengths]
-    memory = {
-        name: Memory(
-            tuple(saved_bytes(attention, X) for X in drawn),
-            tuple(peak_bytes(attention, X) for X in drawn),
-        )
-        for name, attention in (("naive", naive), ("flash", flash))
-    }
-    naive_saved, flash_saved = memory["naive"].saved, memory["flash"].saved
-    naive_peak, flash_peak = memory["naive"].peak[-1], memory["flash"].peak[-1]
-
-    progress(0.6, "FLOPs")
-    quarter = drawn[2]
-    naive_flops, flash_flops = measure_flops(naive, quarter), measure_flops(flash, quarter)
-    causal_flops = measure_flops(partial(flash, causal=True), quarter)
-
+    found["fp32_error"] = errors.fp32
+    found["fp64_error"] = errors.fp64
+    found["error_ratio"] = errors.ratio
+    progress(0.1, f"memory up to N = {config.length}")
+    compare_memory(config, found)
+    progress(0.7, "FLOPs")
+    compare_flops(config, found)
     progress(0.8, "HBM")
-    sides = [config.block >> 2, config.block >> 1, config.block, config.block << 1]
-    naive_moved = eager_traffic(naive, quarter)
-    flash_moved = [flash_traffic(quarter, side) for side in sides]
-
-    progress(0.9, "scaled_dot_product_attention")
-    sdpa = F.scaled_dot_product_attention
-    sdpa_saved = saved_bytes(sdpa, drawn[-1])
-    sdpa_dropout = saved_bytes(partial(sdpa, dropout_p=0.1), drawn[-1])
-    sdpa_bf16 = saved_bytes(sdpa, draw(config, config.length, torch.bfloat16))
-
-    rows = config.batch * config.heads * config.length
-    matrix = rows * config.length * 4
-    values: dict[str, float] = {
-        "naive_saved_bytes": naive_saved[-1],
-        "flash_saved_bytes": flash_saved[-1],
-        "saved_ratio": naive_saved[-1] / flash_saved[-1],
-        "flash_saved_linear": len({b / N for b, N in zip(flash_saved, lengths, strict=True)}) == 1,
-        "logsumexp_bytes_per_token": (flash_saved[-1] - storage_bytes(drawn[-1])) / rows,
-        "naive_peak_bytes": naive_peak,
-        "flash_peak_bytes": flash_peak,
-        "peak_ratio": naive_peak / flash_peak,
-        "naive_peak_matrices": naive_peak / matrix,
-        "checkpoint_peak_matrices": peak_bytes(checkpointed_attention, drawn[-1]) / matrix,
-        "forward_flops_ratio": flash_flops.forward / naive_flops.forward,
-        "backward_flops_ratio": flash_flops.backward / naive_flops.backward,
-        "step_flops_ratio": flash_flops.step / naive_flops.step,
-        "backward_over_forward": flash_flops.backward / flash_flops.forward,
-        "causal_flops_ratio": causal_flops.forward / flash_flops.forward,
-        "naive_bytes_moved": naive_moved,
-        "flash_bytes_moved": flash_moved[2],
-        "traffic_ratio": naive_moved / flash_moved[2],
-        "traffic_ratio_small_block": naive_moved / flash_moved[0],
-        "sdpa_saved_equal": sdpa_saved == flash_saved[-1],
-        "sdpa_bf16_saved_bytes_per_token": sdpa_bf16 / rows,
-        "sdpa_dropout_ratio": sdpa_dropout / sdpa_saved,
-    }
-    rest = tuple(
-        Metric(
-            name,
-            values[name],
-            unit,
-            "computed" if how is MOVED else "exact",
-            {"zh": zh, "en": en},
-            how,
-        )
-        for name, (unit, zh, en, how) in METRICS.items()
-    )
-    figures = (
-        memory_figure(config, lengths, memory["naive"], memory["flash"]),
-        traffic_figure(config, sides, naive_moved, flash_moved),
-    )
+    compare_traffic(config, found)
     progress(1.0, "")
-    on_gpu = allocated(drawn[-1], config.block) if config.device == "cuda" else ()
-    return Result((*bounded(errors), *rest, *on_gpu), figures)
+    return found.result()
+
+
+def compare_memory(config: Config, found: Findings) -> None:
+    """What is saved and how high the peak rises over N; and what PyTorch's own kernel saves."""
+    naive, flash = naive_attention, partial(flash_attention, size=config.block)
+    lengths = [config.length >> k for k in (4, 3, 2, 1, 0)]
+    drawn = [draw(config, N) for N in lengths]
+    longest = drawn[-1]
+    rows = config.batch * config.heads * config.length
+    naive_saved = [saved_bytes(naive, X) for X in drawn]
+    flash_saved = [saved_bytes(flash, X) for X in drawn]
+    found["naive_saved_bytes"] = naive_saved[-1]
+    found["flash_saved_bytes"] = flash_saved[-1]
+    found["saved_ratio"] = naive_saved[-1] / flash_saved[-1]
+    a_row = {saved / N for saved, N in zip(flash_saved, lengths, strict=True)}
+    found["flash_saved_linear"] = len(a_row) == 1
+    found["logsumexp_bytes_per_token"] = (flash_saved[-1] - storage_bytes(longest)) / rows
+
+    naive_peak = [peak_bytes(naive, X) for X in drawn]
+    flash_peak = [peak_bytes(flash, X) for X in drawn]
+    matrix = rows * config.length * 4
+    found["naive_peak_bytes"] = naive_peak[-1]
+    found["flash_peak_bytes"] = flash_peak[-1]
+    found["peak_ratio"] = naive_peak[-1] / flash_peak[-1]
+    found["naive_peak_matrices"] = naive_peak[-1] / matrix
+    found["checkpoint_peak_matrices"] = peak_bytes(checkpointed_attention, longest) / matrix
+
+    d, row = config.head_dim, 4 * config.batch * config.heads
+    found.draw(  # both axes are logarithmic: slope 2 against slope 1
+        "memory_over_length",
+        Line("naive_peak", lengths, naive_peak),
+        Line("naive_saved", lengths, naive_saved),
+        Line("naive_theory", lengths, [row * (3 * N * d + N * N) for N in lengths]),
+        Line("flash_peak", lengths, flash_peak),
+        Line("flash_saved", lengths, flash_saved),
+        Line("flash_theory", lengths, [row * (4 * N * d + N) for N in lengths]),
+    )
+
+    sdpa = F.scaled_dot_product_attention
+    sdpa_saved = saved_bytes(sdpa, longest)
+    found["sdpa_saved_equal"] = sdpa_saved == flash_saved[-1]
+    dropout = saved_bytes(partial(sdpa, dropout_p=0.1), longest)
+    found["sdpa_dropout_ratio"] = dropout / sdpa_saved
+    halves = saved_bytes(sdpa, draw(config, config.length, torch.bfloat16))
+    found["sdpa_bf16_saved_bytes_per_token"] = halves / rows
+    if config.device == "cuda":
+        ways: dict[str, Attention] = {"naive": naive, "flash": flash, "sdpa": sdpa}
+        for name, attention in ways.items():
+            found[f"{name}_allocated"] = allocator_peak(partial(gradients, attention, longest))
+
+
+def compare_flops(config: Config, found: Findings) -> None:
+    """Matrix products at N/4: recomputing ``P`` is one more in the backward."""
+    X = draw(config, config.length // 4)
+    flash = partial(flash_attention, size=config.block)
+    tiled, naive = measure_flops(flash, X), measure_flops(naive_attention, X)
+    found["forward_flops_ratio"] = tiled.forward / naive.forward
+    found["backward_flops_ratio"] = tiled.backward / naive.backward
+    found["step_flops_ratio"] = tiled.step / naive.step
+    found["backward_over_forward"] = tiled.backward / tiled.forward
+    causal = measure_flops(partial(flash, causal=True), X)
+    found["causal_flops_ratio"] = causal.forward / tiled.forward
+
+
+def compare_traffic(config: Config, found: Findings) -> None:
+    """Bytes moved at N/4, over the side of a block: what is saved, is saved by block size."""
+    N, d, row = config.length // 4, config.head_dim, 4 * config.batch * config.heads
+    X = draw(config, N)
+    sides = [config.block >> 2, config.block >> 1, config.block, config.block << 1]
+    naive = eager_traffic(naive_attention, X)
+    flash = {side: flash_traffic(X, side) for side in sides}
+    found["naive_bytes_moved"] = naive
+    found["flash_bytes_moved"] = flash[config.block]
+    found["traffic_ratio"] = naive / flash[config.block]
+    found["traffic_ratio_small_block"] = naive / flash[sides[0]]
+    found.draw(
+        "traffic_over_block",
+        Line("naive", sides, [naive] * len(sides)),
+        Line("flash", sides, list(flash.values())),
+        Line("theory", sides, [row * (6 * d + 2) * N * N / side for side in sides]),
+    )

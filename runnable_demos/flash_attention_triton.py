@@ -33,13 +33,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runnable_demos.metrics import Metric, Progress, Result, Text, parameter
+from runnable_demos.lab.findings import Findings
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 # Triton decides at its own import whether it interprets, and torch's FLOP counter imports it.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-from runnable_demos.measure import LiveMemory, allocator_peak, storage_bytes
+from runnable_demos.lab.measure import LiveMemory, allocator_peak, storage_bytes
 
 REQUIRES = ("triton",)
 GPU = 1
@@ -48,6 +49,76 @@ QUESTION: Text = {
     "zh": "把同一个循环写成一个融合内核，结果仍然精确吗？它分配多少内存？",
     "en": "Written as one fused kernel, is the loop still exact, and how much does it allocate?",
 }
+
+MEASURES = """
+[[method]]
+kind = "bounded"
+how = [
+  "‖结果 − fp64‖/‖fp64‖ 的最大值：能否整除块长、有无因果掩码",
+  "largest ‖result − fp64‖/‖fp64‖; aligned and ragged N, causal or not",
+]
+bound = 1e-6
+reason = ["约 8 倍 fp32 机器精度", "about 8 times the machine epsilon of fp32"]
+[method.metrics]
+fp32_error = ["", "fp32 输出的相对误差", "relative error of the output in fp32"]
+logsumexp_error = ["", "fp32 logsumexp 的相对误差", "relative error of the logsumexp in fp32"]
+
+[[method]]
+kind = "bounded"
+how = [
+  "‖结果 − fp64‖/‖fp64‖ 的最大值：能否整除块长、有无因果掩码",
+  "largest ‖result − fp64‖/‖fp64‖; aligned and ragged N, causal or not",
+]
+bound = 8e-3
+reason = [
+  "bf16 机器精度 2⁻⁷ 取整：解释器写出时截断，GPU 上 P 与输出各舍入一次",
+  "bf16's machine epsilon, 2⁻⁷: the interpreter truncates its output, a GPU rounds P and output",
+]
+[method.metrics]
+bf16_error = ["", "bf16 输出的相对误差", "relative error of the output in bf16"]
+
+[[method]]
+kind = "exact"
+how = [
+  "跟踪调用期间的每块存储，峰值减去输入：只有 O 与 L",
+  "storages followed over the call, the peak less the inputs: O and L alone",
+]
+[method.metrics]
+allocated_bytes_per_token = [
+  "B/token",
+  "fp32 前向每个 token 每个头分配的字节",
+  "bytes that an fp32 forward allocates, for a token and head",
+]
+
+[[method]]
+kind = "measured"
+how = [
+  "CUDA 事件计时，20 次的中位数，bf16，仅前向",
+  "CUDA events, median of 20 calls, bf16, forward alone",
+]
+only = "gpu"
+[method.metrics]
+triton_seconds = ["s", "本内核的时间", "time of this kernel"]
+sdpa_seconds = ["s", "SDPA 的时间", "time of SDPA"]
+naive_seconds = ["s", "三步算法的时间", "time of the three operations"]
+speedup_over_naive = ["", "比三步算法快的倍数", "speed-up over naive"]
+time_over_sdpa = ["", "与 SDPA 的时间之比", "time over that of SDPA"]
+
+[[method]]
+kind = "measured"
+how = [
+  "第二次运行的 torch.cuda.max_memory_allocated，减去运行前已分配的字节",
+  "torch.cuda.max_memory_allocated of a second run, less what was allocated before it",
+]
+only = "gpu"
+[method.metrics]
+triton_allocated = ["B", "本内核分配的峰值，计时的 N", "peak allocated by this kernel, at the timed N"]
+naive_allocated = [
+  "B",
+  "三步算法分配的峰值，计时的 N",
+  "peak allocated by the three operations, at the timed N",
+]
+"""
 
 
 @dataclass(frozen=True)
@@ -214,13 +285,7 @@ def seconds(function: Callable[[], object], repeats: int = 20) -> float:
     return sorted(times)[repeats // 2]
 
 
-TIMED: Text = {
-    "zh": "CUDA 事件计时，20 次的中位数，bf16，仅前向",
-    "en": "CUDA events, median of 20 calls, bf16, forward alone",
-}
-
-
-def timings(config: Config) -> tuple[Metric, ...]:
+def timings(config: Config, found: Findings) -> None:
     """On a GPU: this kernel beside SDPA and the three naive operations, time and memory."""
     Q, K, V = draw(config, config.timed_length, torch.bfloat16)
     scale = 1 / math.sqrt(config.head_dim)
@@ -233,107 +298,30 @@ def timings(config: Config) -> tuple[Metric, ...]:
 
     ours, naive = seconds(fused), seconds(three)
     sdpa = seconds(lambda: F.scaled_dot_product_attention(Q, K, V))
-
-    def metric(name: str, value: float, unit: Any, zh: str, en: str) -> Metric:
-        return Metric(name, value, unit, "measured", {"zh": zh, "en": en}, TIMED)
-
-    return (
-        metric("triton_seconds", ours, "s", "本内核的时间", "time of this kernel"),
-        metric("sdpa_seconds", sdpa, "s", "SDPA 的时间", "time of SDPA"),
-        metric("naive_seconds", naive, "s", "三步算法的时间", "time of the three operations"),
-        metric("speedup_over_naive", naive / ours, "", "比三步算法快的倍数", "speed-up over naive"),
-        metric("time_over_sdpa", ours / sdpa, "", "与 SDPA 的时间之比", "time over that of SDPA"),
-        allocator_peak(
-            "triton_allocated",
-            {
-                "zh": "本内核分配的峰值，计时的 N",
-                "en": "peak allocated by this kernel, at the timed N",
-            },
-            fused,
-        ),
-        allocator_peak(
-            "naive_allocated",
-            {
-                "zh": "三步算法分配的峰值，计时的 N",
-                "en": "peak allocated by the three operations, at the timed N",
-            },
-            three,
-        ),
-    )
+    found["triton_seconds"] = ours
+    found["sdpa_seconds"] = sdpa
+    found["naive_seconds"] = naive
+    found["speedup_over_naive"] = naive / ours
+    found["time_over_sdpa"] = ours / sdpa
+    found["triton_allocated"] = allocator_peak(fused)
+    found["naive_allocated"] = allocator_peak(three)
 
 
 # --- the demo ------------------------------------------------------------------------------------
 
-ERROR: Text = {
-    "zh": "‖结果 − fp64‖/‖fp64‖ 的最大值：能否整除块长、有无因果掩码",
-    "en": "largest ‖result − fp64‖/‖fp64‖; aligned and ragged N, causal or not",
-}
-FP32_REASON: Text = {
-    "zh": "约 8 倍 fp32 机器精度",
-    "en": "about 8 times the machine epsilon of fp32",
-}
-BF16_REASON: Text = {
-    "zh": "bf16 机器精度 2⁻⁷ 取整：解释器写出时截断，GPU 上 P 与输出各舍入一次",
-    "en": "bf16's machine epsilon, 2⁻⁷: the interpreter truncates its output, a GPU rounds P and output",
-}
-
 
 def run(config: Config, progress: Progress) -> Result:
     """Errors in fp32 and bf16, bytes allocated, and on a GPU the time."""
+    found = Findings(MEASURES, config)
     progress(0.0, "fp32")
-    fp32_O, fp32_L = worst_errors(config, torch.float32)
+    found["fp32_error"], found["logsumexp_error"] = worst_errors(config, torch.float32)
     progress(0.4, "bf16")
-    bf16_O, _ = worst_errors(config, torch.bfloat16)
+    found["bf16_error"] = worst_errors(config, torch.bfloat16)[0]
     progress(0.8, "bytes")
-    per_token = allocated_bytes(config) / (config.heads * config.length)
-    metrics: tuple[Metric, ...] = (
-        Metric(
-            "fp32_error",
-            fp32_O,
-            "",
-            "bounded",
-            {"zh": "fp32 输出的相对误差", "en": "relative error of the output in fp32"},
-            ERROR,
-            1e-6,
-            FP32_REASON,
-        ),
-        Metric(
-            "logsumexp_error",
-            fp32_L,
-            "",
-            "bounded",
-            {"zh": "fp32 logsumexp 的相对误差", "en": "relative error of the logsumexp in fp32"},
-            ERROR,
-            1e-6,
-            FP32_REASON,
-        ),
-        Metric(
-            "bf16_error",
-            bf16_O,
-            "",
-            "bounded",
-            {"zh": "bf16 输出的相对误差", "en": "relative error of the output in bf16"},
-            ERROR,
-            8e-3,
-            BF16_REASON,
-        ),
-        Metric(
-            "allocated_bytes_per_token",
-            per_token,
-            "B/token",
-            "exact",
-            {
-                "zh": "fp32 前向每个 token 每个头分配的字节",
-                "en": "bytes that an fp32 forward allocates, for a token and head",
-            },
-            {
-                "zh": "跟踪调用期间的每块存储，峰值减去输入：只有 O 与 L",
-                "en": "storages followed over the call, the peak less the inputs: O and L alone",
-            },
-        ),
-    )
+    rows = config.heads * config.length
+    found["allocated_bytes_per_token"] = allocated_bytes(config) / rows
     if config.device == "cuda":
         progress(0.9, "time")
-        metrics += timings(config)
+        timings(config, found)
     progress(1.0, "")
-    return Result(metrics)
+    return found.result()

@@ -38,7 +38,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from runnable_demos.llama import (
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import Category, LiveMemory, fake, storage_bytes
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.llama import (
     DEFAULT,
     LLAMA_7B,
     LLAMA_13B,
@@ -48,19 +51,6 @@ from runnable_demos.llama import (
     Size,
     Variant,
 )
-from runnable_demos.measure import Category, LiveMemory, fake, storage_bytes
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Kind,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    Unit,
-    parameter,
-)
 
 TITLE: Text = {"zh": "预测一步训练的峰值", "en": "Forecasting the peak of a training step"}
 QUESTION: Text = {
@@ -68,6 +58,223 @@ QUESTION: Text = {
     "en": "What does a training step of a 7B, 13B or 70B model take, and can one tell without "
     "allocating it?",
 }
+
+MEASURES = """
+[[method]]
+kind = "computed"
+how = ["模型、优化器与检查点的组合数", "models × optimizers × checkpoints"]
+[method.metrics]
+steps_compared = ["", "对照的真实训练步", "real steps compared"]
+
+[[method]]
+kind = "exact"
+how = [
+  "同一代码的两个小模型，每种 RMSNorm 各一次，在真实张量上训练两步，第二步的峰值与预测逐字节比较",
+  "two small models of the same code, with each of the three norms, train for real; the second step's peak against the forecast",
+]
+[method.metrics]
+steps_equal = ["", "与预测逐字节相等的步", "of these equal to the byte"]
+
+[[method]]
+kind = "exact"
+how = [
+  "7B 整体运行与由几层外推的全部预测逐字节比较",
+  "all forecasts of the 7B model, run whole and extended from a few layers, compared",
+]
+[method.metrics]
+extension_exact = ["", "外推精确", "extension is exact"]
+
+[[method]]
+kind = "exact"
+how = [
+  "fake 张量上跟踪每块存储，一步的峰值；bf16，批 1，4,096 个 token，CPU 的融合注意力，RMSNorm 手工融合",
+  "each storage followed on fake tensors, peak of a step; bf16, batch 1, 4,096 tokens, the CPU's fused attention, RMSNorm fused by hand",
+]
+[method.metrics]
+llama_7b_sgd_plain = ["B", "7B，SGD，不设检查点", "7B, SGD, no checkpoints"]
+llama_7b_sgd_checkpointed = ["B", "7B，SGD，每块一个检查点", "7B, SGD, one a block"]
+llama_7b_adamw_plain = ["B", "7B，AdamW，bf16 状态，不设检查点", "7B, AdamW, bf16 state, no checkpoints"]
+llama_7b_adamw_checkpointed = ["B", "7B，AdamW，bf16 状态，每块一个检查点", "7B, AdamW, bf16 state, one a block"]
+llama_7b_adamw_foreach_plain = ["B", "7B，AdamW，foreach，不设检查点", "7B, AdamW, foreach, no checkpoints"]
+llama_7b_adamw_foreach_checkpointed = ["B", "7B，AdamW，foreach，每块一个检查点", "7B, AdamW, foreach, one a block"]
+llama_7b_adamw_master_plain = ["B", "7B，AdamW，fp32 主权重，不设检查点", "7B, AdamW, fp32 master, no checkpoints"]
+llama_7b_adamw_master_checkpointed = [
+  "B",
+  "7B，AdamW，fp32 主权重，每块一个检查点",
+  "7B, AdamW, fp32 master, one a block",
+]
+llama_7b_activations = ["B", "7B 不设检查点，峰值处的激活", "7B without checkpoints, activations at the peak"]
+llama_7b_transients = ["B", "7B 不设检查点，峰值处的临时量", "7B without checkpoints, transients at the peak"]
+llama_7b_peak_in_update = ["", "7B 的 foreach AdamW 峰值在更新时", "7B, foreach AdamW peaks in the update"]
+
+[[method]]
+kind = "computed"
+how = [
+  "由几层的运行外推到全部层；fake 张量上跟踪每块存储，一步的峰值；bf16，批 1，4,096 个 token，CPU 内核",
+  "extended to all layers from a run of a few; each storage followed on fake tensors, peak of a step; bf16, batch 1, 4,096 tokens, CPU kernels",
+]
+[method.metrics]
+llama_13b_sgd_plain = ["B", "13B，SGD，不设检查点", "13B, SGD, no checkpoints"]
+llama_13b_sgd_checkpointed = ["B", "13B，SGD，每块一个检查点", "13B, SGD, one a block"]
+llama_13b_adamw_plain = ["B", "13B，AdamW，bf16 状态，不设检查点", "13B, AdamW, bf16 state, no checkpoints"]
+llama_13b_adamw_checkpointed = ["B", "13B，AdamW，bf16 状态，每块一个检查点", "13B, AdamW, bf16 state, one a block"]
+llama_13b_adamw_foreach_plain = ["B", "13B，AdamW，foreach，不设检查点", "13B, AdamW, foreach, no checkpoints"]
+llama_13b_adamw_foreach_checkpointed = [
+  "B",
+  "13B，AdamW，foreach，每块一个检查点",
+  "13B, AdamW, foreach, one a block",
+]
+llama_13b_adamw_master_plain = [
+  "B",
+  "13B，AdamW，fp32 主权重，不设检查点",
+  "13B, AdamW, fp32 master, no checkpoints",
+]
+llama_13b_adamw_master_checkpointed = [
+  "B",
+  "13B，AdamW，fp32 主权重，每块一个检查点",
+  "13B, AdamW, fp32 master, one a block",
+]
+llama_70b_sgd_plain = ["B", "70B，SGD，不设检查点", "70B, SGD, no checkpoints"]
+llama_70b_sgd_checkpointed = ["B", "70B，SGD，每块一个检查点", "70B, SGD, one a block"]
+llama_70b_adamw_plain = ["B", "70B，AdamW，bf16 状态，不设检查点", "70B, AdamW, bf16 state, no checkpoints"]
+llama_70b_adamw_checkpointed = ["B", "70B，AdamW，bf16 状态，每块一个检查点", "70B, AdamW, bf16 state, one a block"]
+llama_70b_adamw_foreach_plain = ["B", "70B，AdamW，foreach，不设检查点", "70B, AdamW, foreach, no checkpoints"]
+llama_70b_adamw_foreach_checkpointed = [
+  "B",
+  "70B，AdamW，foreach，每块一个检查点",
+  "70B, AdamW, foreach, one a block",
+]
+llama_70b_adamw_master_plain = [
+  "B",
+  "70B，AdamW，fp32 主权重，不设检查点",
+  "70B, AdamW, fp32 master, no checkpoints",
+]
+llama_70b_adamw_master_checkpointed = [
+  "B",
+  "70B，AdamW，fp32 主权重，每块一个检查点",
+  "70B, AdamW, fp32 master, one a block",
+]
+llama_13b_peak_in_update = ["", "13B 的 foreach AdamW 峰值在更新时", "13B, foreach AdamW peaks in the update"]
+llama_70b_peak_in_update = ["", "70B 的 foreach AdamW 峰值在更新时", "70B, foreach AdamW peaks in the update"]
+
+[[method]]
+kind = "exact"
+how = [
+  "同样的预测，把手工融合的 RMSNorm 换成标签所说的写法",
+  "the same forecast, with the norm that the label names in place of the fused one",
+]
+[method.metrics]
+llama_7b_functional_norm_sgd_plain = [
+  "B",
+  "7B，CPU 的 F.rms_norm，SGD，不设检查点",
+  "7B, F.rms_norm on the CPU, SGD, no checkpoints",
+]
+llama_7b_functional_norm_sgd_checkpointed = [
+  "B",
+  "7B，CPU 的 F.rms_norm，SGD，每块一个检查点",
+  "7B, F.rms_norm on the CPU, SGD, one a block",
+]
+llama_7b_functional_norm_adamw_plain = [
+  "B",
+  "7B，CPU 的 F.rms_norm，AdamW，bf16 状态，不设检查点",
+  "7B, F.rms_norm on the CPU, AdamW, bf16 state, no checkpoints",
+]
+llama_7b_functional_norm_adamw_checkpointed = [
+  "B",
+  "7B，CPU 的 F.rms_norm，AdamW，bf16 状态，每块一个检查点",
+  "7B, F.rms_norm on the CPU, AdamW, bf16 state, one a block",
+]
+llama_7b_functional_norm_adamw_foreach_plain = [
+  "B",
+  "7B，CPU 的 F.rms_norm，AdamW，foreach，不设检查点",
+  "7B, F.rms_norm on the CPU, AdamW, foreach, no checkpoints",
+]
+llama_7b_functional_norm_adamw_foreach_checkpointed = [
+  "B",
+  "7B，CPU 的 F.rms_norm，AdamW，foreach，每块一个检查点",
+  "7B, F.rms_norm on the CPU, AdamW, foreach, one a block",
+]
+llama_7b_functional_norm_adamw_master_plain = [
+  "B",
+  "7B，CPU 的 F.rms_norm，AdamW，fp32 主权重，不设检查点",
+  "7B, F.rms_norm on the CPU, AdamW, fp32 master, no checkpoints",
+]
+llama_7b_functional_norm_adamw_master_checkpointed = [
+  "B",
+  "7B，CPU 的 F.rms_norm，AdamW，fp32 主权重，每块一个检查点",
+  "7B, F.rms_norm on the CPU, AdamW, fp32 master, one a block",
+]
+llama_7b_functional_norm_peak_in_backward = [
+  "",
+  "7B，CPU 的 F.rms_norm：foreach AdamW 的峰值在前向与反向",
+  "7B, F.rms_norm on the CPU: foreach AdamW peaks in forward and backward",
+]
+llama_7b_eager_norm_sgd_plain = [
+  "B",
+  "7B，Hugging Face 写法的 RMSNorm，SGD，不设检查点",
+  "7B, RMSNorm as Hugging Face writes it, SGD, no checkpoints",
+]
+llama_7b_eager_norm_sgd_checkpointed = [
+  "B",
+  "7B，Hugging Face 写法的 RMSNorm，SGD，每块一个检查点",
+  "7B, RMSNorm as Hugging Face writes it, SGD, one a block",
+]
+llama_7b_eager_norm_adamw_plain = [
+  "B",
+  "7B，Hugging Face 写法的 RMSNorm，AdamW，bf16 状态，不设检查点",
+  "7B, RMSNorm as Hugging Face writes it, AdamW, bf16 state, no checkpoints",
+]
+llama_7b_eager_norm_adamw_checkpointed = [
+  "B",
+  "7B，Hugging Face 写法的 RMSNorm，AdamW，bf16 状态，每块一个检查点",
+  "7B, RMSNorm as Hugging Face writes it, AdamW, bf16 state, one a block",
+]
+llama_7b_eager_norm_adamw_foreach_plain = [
+  "B",
+  "7B，Hugging Face 写法的 RMSNorm，AdamW，foreach，不设检查点",
+  "7B, RMSNorm as Hugging Face writes it, AdamW, foreach, no checkpoints",
+]
+llama_7b_eager_norm_adamw_foreach_checkpointed = [
+  "B",
+  "7B，Hugging Face 写法的 RMSNorm，AdamW，foreach，每块一个检查点",
+  "7B, RMSNorm as Hugging Face writes it, AdamW, foreach, one a block",
+]
+llama_7b_eager_norm_adamw_master_plain = [
+  "B",
+  "7B，Hugging Face 写法的 RMSNorm，AdamW，fp32 主权重，不设检查点",
+  "7B, RMSNorm as Hugging Face writes it, AdamW, fp32 master, no checkpoints",
+]
+llama_7b_eager_norm_adamw_master_checkpointed = [
+  "B",
+  "7B，Hugging Face 写法的 RMSNorm，AdamW，fp32 主权重，每块一个检查点",
+  "7B, RMSNorm as Hugging Face writes it, AdamW, fp32 master, one a block",
+]
+llama_7b_eager_norm_peak_in_backward = [
+  "",
+  "7B，Hugging Face 写法的 RMSNorm：foreach AdamW 的峰值在前向与反向",
+  "7B, RMSNorm as Hugging Face writes it: foreach AdamW peaks in forward and backward",
+]
+
+[figure.peak_by_category]
+title = ["7B 一步训练的峰值由什么组成", "What lies at the peak of a 7B training step"]
+x = {label = ["优化器与检查点", "optimizer and checkpoints"]}
+y = {label = ["字节", "bytes"], unit = "B"}
+[figure.peak_by_category.series]
+parameters = ["bar", "参数", "parameters"]
+gradients = ["bar", "梯度", "gradients"]
+optimizer = ["bar", "优化器状态", "optimizer state"]
+activations = ["bar", "激活", "activations"]
+other = ["bar", "临时量与反向中的梯度", "transients and gradients in flight"]
+[figure.peak_by_category.places]
+sgd_plain = ["SGD，不设检查点", "SGD, no checkpoints"]
+sgd_checkpointed = ["SGD，每块一个检查点", "SGD, one a block"]
+adamw_plain = ["AdamW，bf16 状态，不设检查点", "AdamW, bf16 state, no checkpoints"]
+adamw_checkpointed = ["AdamW，bf16 状态，每块一个检查点", "AdamW, bf16 state, one a block"]
+adamw_foreach_plain = ["AdamW，foreach，不设检查点", "AdamW, foreach, no checkpoints"]
+adamw_foreach_checkpointed = ["AdamW，foreach，每块一个检查点", "AdamW, foreach, one a block"]
+adamw_master_plain = ["AdamW，fp32 主权重，不设检查点", "AdamW, fp32 master, no checkpoints"]
+adamw_master_checkpointed = ["AdamW，fp32 主权重，每块一个检查点", "AdamW, fp32 master, one a block"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -87,7 +294,7 @@ class Config:
 
 
 PRESETS = {"small": Config(tokens=64, layers=2, proofs=1), "full": Config()}
-MODELS = {"7b": LLAMA_7B, "13b": LLAMA_13B, "70b": LLAMA_70B}
+MODELS = {"llama_7b": LLAMA_7B, "llama_13b": LLAMA_13B, "llama_70b": LLAMA_70B}
 
 
 # --- optimizers ----------------------------------------------------------------------------------
@@ -131,7 +338,8 @@ OPTIMIZERS: dict[str, Make] = {
     "adamw_master": MasterAdamW,
 }
 SCHEDULES = {"plain": False, "checkpointed": True}
-NORMS: tuple[Norm, ...] = ("fused", "functional", "eager")
+UNFUSED: tuple[Norm, ...] = ("functional", "eager")
+NORMS: tuple[Norm, ...] = ("fused", *UNFUSED)
 
 
 # --- the forecast --------------------------------------------------------------------------------
@@ -310,196 +518,48 @@ def compare(device: str, proofs: int) -> tuple[int, int]:
 
 # --- the demo ------------------------------------------------------------------------------------
 
-OPTIMIZER_NAMES = {
-    "sgd": ("SGD", "SGD"),
-    "adamw": ("AdamW，bf16 状态", "AdamW, bf16 state"),
-    "adamw_foreach": ("AdamW，foreach", "AdamW, foreach"),
-    "adamw_master": ("AdamW，fp32 主权重", "AdamW, fp32 master"),
-}
-SCHEDULE_NAMES = {
-    "plain": ("不设检查点", "no checkpoints"),
-    "checkpointed": ("每块一个检查点", "one a block"),
-}
-CATEGORY_NAMES: dict[Category, tuple[str, str]] = {
-    "parameters": ("参数", "parameters"),
-    "gradients": ("梯度", "gradients"),
-    "optimizer": ("优化器状态", "optimizer state"),
-    "activations": ("激活", "activations"),
-    "other": ("临时量与反向中的梯度", "transients and gradients in flight"),
-}
-TOLD: Text = {
-    "zh": "fake 张量上跟踪每块存储，一步的峰值；bf16，批 1，4,096 个 token，CPU 的融合注意力，RMSNorm 手工融合",
-    "en": "each storage followed on fake tensors, peak of a step; bf16, batch 1, "
-    "4,096 tokens, the CPU's fused attention, RMSNorm fused by hand",
-}
-PROVEN: Text = {
-    "zh": "同一代码的两个小模型，每种 RMSNorm 各一次，在真实张量上训练两步，第二步的峰值与预测逐字节比较",
-    "en": "two small models of the same code, with each of the three norms, train for real; "
-    "the second step's peak against the forecast",
-}
-NORM_NAMES: dict[Norm, tuple[str, str]] = {
-    "functional": ("CPU 的 F.rms_norm", "F.rms_norm on the CPU"),
-    "eager": ("Hugging Face 写法的 RMSNorm", "RMSNorm as Hugging Face writes it"),
-}
-TOLD_UNFUSED: Text = {
-    "zh": "同样的预测，把手工融合的 RMSNorm 换成标签所说的写法",
-    "en": "the same forecast, with the norm that the label names in place of the fused one",
-}
-EXTENDED: Text = {
-    "zh": "7B 整体运行与由几层外推的全部预测逐字节比较",
-    "en": "all forecasts of the 7B model, run whole and extended from a few layers, compared",
-}
+AT_PEAK: tuple[Category, ...] = ("parameters", "gradients", "optimizer", "activations", "other")
 
 
-LONGER: Text = {
-    "zh": "由几层的运行外推到全部层；fake 张量上跟踪每块存储，一步的峰值；bf16，批 1，4,096 个 token，CPU 内核",
-    "en": "extended to all layers from a run of a few; each storage followed on fake tensors, peak of a "
-    "step; bf16, batch 1, 4,096 tokens, CPU kernels",
-}
-
-
-def told_how(name: str) -> Text:
-    """The 7B model is run whole."""
-    return TOLD if name == "7b" else LONGER
-
-
-def metric(name: str, value: float, zh: str, en: str, how: Text, unit: Unit = "") -> Metric:
-    """A metric that is read off a run, unless it is extended from one."""
-    kind: Kind = "computed" if how is LONGER else "exact"
-    return Metric(name, value, unit, kind, {"zh": zh, "en": en}, how)
-
-
-def model_metrics(name: str, told: Forecasts) -> list[Metric]:
+def tell(found: Findings, model: str, told: Forecasts) -> None:
     """The peak of every optimizer and schedule."""
-    return [
-        metric(
-            f"llama_{name}_{optimizer}_{schedule}",
-            found.peak.bytes,
-            f"{name.upper()}，{OPTIMIZER_NAMES[optimizer][0]}，{SCHEDULE_NAMES[schedule][0]}",
-            f"{name.upper()}, {OPTIMIZER_NAMES[optimizer][1]}, {SCHEDULE_NAMES[schedule][1]}",
-            told_how(name),
-            "B",
-        )
-        for (optimizer, schedule), found in told.items()
-    ]
-
-
-def norm_metrics(norm: Norm, told: Forecasts) -> list[Metric]:
-    """The peaks of the 7B model with an unfused norm, and where the foreach step has its own."""
-    zh, en = NORM_NAMES[norm]
-    peaks = [
-        metric(
-            f"llama_7b_{norm}_norm_{optimizer}_{schedule}",
-            found.peak.bytes,
-            f"7B，{zh}，{OPTIMIZER_NAMES[optimizer][0]}，{SCHEDULE_NAMES[schedule][0]}",
-            f"7B, {en}, {OPTIMIZER_NAMES[optimizer][1]}, {SCHEDULE_NAMES[schedule][1]}",
-            TOLD_UNFUSED,
-            "B",
-        )
-        for (optimizer, schedule), found in told.items()
-    ]
-    return [
-        *peaks,
-        metric(
-            f"llama_7b_{norm}_norm_peak_in_backward",
-            not told["adamw_foreach", "plain"].in_update,
-            f"7B，{zh}：foreach AdamW 的峰值在前向与反向",
-            f"7B, {en}: foreach AdamW peaks in forward and backward",
-            TOLD_UNFUSED,
-        ),
-    ]
-
-
-def attribution_figure(told: Forecasts) -> Figure:
-    """What lies at the peak of the 7B model, stacked, for every optimizer and schedule."""
-    places = tuple(map(float, range(len(told))))
-    names = tuple(
-        {
-            "zh": f"{OPTIMIZER_NAMES[o][0]}，{SCHEDULE_NAMES[s][0]}",
-            "en": f"{OPTIMIZER_NAMES[o][1]}, {SCHEDULE_NAMES[s][1]}",
-        }
-        for o, s in told
-    )
-    return Figure(
-        "peak_by_category",
-        {"zh": "7B 一步训练的峰值由什么组成", "en": "What lies at the peak of a 7B training step"},
-        Axis({"zh": "优化器与检查点", "en": "optimizer and checkpoints"}, categories=names),
-        Axis({"zh": "字节", "en": "bytes"}, "B"),
-        tuple(
-            Series(
-                {"zh": zh, "en": en},
-                places,
-                tuple(float(f.peak.by_category[category]) for f in told.values()),
-                "bar",
-            )
-            for category, (zh, en) in CATEGORY_NAMES.items()
-        ),
-    )
+    for (optimizer, schedule), forecast in told.items():
+        found[f"{model}_{optimizer}_{schedule}"] = forecast.peak.bytes
 
 
 def run(config: Config, progress: Progress) -> Result:
     """The proof on small models, then the 7B model whole and extended, then the larger ones."""
+    found = Findings(MEASURES, config)
+    batch, tokens = config.batch, config.tokens
     torch.manual_seed(config.seed)
     progress(0.0, "small models")
-    compared, equal = compare(config.device, config.proofs)
+    found["steps_compared"], found["steps_equal"] = compare(config.device, config.proofs)
+
     progress(0.2, "7B")
     models = {name: replace(m, L=min(m.L, config.layers)) for name, m in MODELS.items()}
-    told = {"7b": forecast_whole(models["7b"], config.batch, config.tokens)}
-    seven = told["7b"]
+    seven = forecast_whole(models["llama_7b"], batch, tokens)
+    at_loss = seven["adamw", "plain"].peak
+    found["llama_7b_activations"] = at_loss.by_category["activations"]
+    found["llama_7b_transients"] = at_loss.by_category["other"]
+    bars = [
+        Line(c, range(len(seven)), [forecast.peak.by_category[c] for forecast in seven.values()])
+        for c in AT_PEAK
+    ]
+    places = [f"{optimizer}_{schedule}" for optimizer, schedule in seven]
+    found.draw("peak_by_category", *bars, places=places)
+
     progress(0.6, "13B, 70B")
-    extended = {
-        name: forecast_extended(m, config.batch, config.tokens) for name, m in models.items()
-    }
-    told |= {name: found for name, found in extended.items() if name != "7b"}
+    extended = {name: forecast_extended(m, batch, tokens) for name, m in models.items()}
+    found["extension_exact"] = extended["llama_7b"] == seven
+    for name, told in {**extended, "llama_7b": seven}.items():  # 7B as it was run, whole
+        tell(found, name, told)
+        found[f"{name}_peak_in_update"] = told["adamw_foreach", "plain"].in_update
 
     progress(0.8, "7B with other norms")
-    unfused = {
-        norm: forecast_whole(models["7b"], config.batch, config.tokens, Variant(norm=norm))
-        for norm in NORM_NAMES
-    }
-
-    at_loss = seven["adamw", "plain"].peak
-    metrics = [
-        Metric(
-            "steps_compared",
-            compared,
-            "",
-            "computed",
-            {"zh": "对照的真实训练步", "en": "real steps compared"},
-            {"zh": "模型、优化器与检查点的组合数", "en": "models × optimizers × checkpoints"},
-        ),
-        metric("steps_equal", equal, "与预测逐字节相等的步", "of these equal to the byte", PROVEN),
-        metric(
-            "extension_exact", extended["7b"] == seven, "外推精确", "extension is exact", EXTENDED
-        ),
-        *(m for name, found in told.items() for m in model_metrics(name, found)),
-        metric(
-            "llama_7b_activations",
-            at_loss.by_category["activations"],
-            "7B 不设检查点，峰值处的激活",
-            "7B without checkpoints, activations at the peak",
-            TOLD,
-            "B",
-        ),
-        metric(
-            "llama_7b_transients",
-            at_loss.by_category["other"],
-            "7B 不设检查点，峰值处的临时量",
-            "7B without checkpoints, transients at the peak",
-            TOLD,
-            "B",
-        ),
-        *(
-            metric(
-                f"llama_{name}_peak_in_update",
-                found["adamw_foreach", "plain"].in_update,
-                f"{name.upper()} 的 foreach AdamW 峰值在更新时",
-                f"{name.upper()}, foreach AdamW peaks in the update",
-                told_how(name),
-            )
-            for name, found in told.items()
-        ),
-        *(m for norm, found in unfused.items() for m in norm_metrics(norm, found)),
-    ]
+    for norm in UNFUSED:
+        told = forecast_whole(models["llama_7b"], batch, tokens, Variant(norm=norm))
+        tell(found, f"llama_7b_{norm}_norm", told)
+        in_update = told["adamw_foreach", "plain"].in_update
+        found[f"llama_7b_{norm}_norm_peak_in_backward"] = not in_update
     progress(1.0, "")
-    return Result(tuple(metrics), (attribution_figure(seven),))
+    return found.result()

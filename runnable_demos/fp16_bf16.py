@@ -25,16 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "FP16 与 BF16", "en": "FP16 and BF16"}
 QUESTION: Text = {
@@ -42,6 +34,102 @@ QUESTION: Text = {
     "en": "With 16 bits each, what does bf16 pay for its range and fp16 for its precision, "
     "and what does that mean for training?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = ["列出全部 65,536 个位模式，排序后读出", "read off the sorted list of all 65,536 bit patterns"]
+[method.metrics]
+fp16_eps = ["", "fp16：1 之上的间隔", "fp16: gap above 1"]
+fp16_max = ["", "fp16：最大有限数", "fp16: largest finite number"]
+fp16_min_normal = ["", "fp16：最小正规数", "fp16: smallest normal number"]
+fp16_min_subnormal = ["", "fp16：最小非规格化数", "fp16: smallest subnormal number"]
+fp16_finite_patterns = ["", "fp16：有限的位模式", "fp16: finite bit patterns"]
+fp16_values_in_one_to_two = ["", "fp16：[1, 2) 中的数", "fp16: numbers in [1, 2)"]
+bf16_eps = ["", "bf16：1 之上的间隔", "bf16: gap above 1"]
+bf16_max = ["", "bf16：最大有限数", "bf16: largest finite number"]
+bf16_min_normal = ["", "bf16：最小正规数", "bf16: smallest normal number"]
+bf16_min_subnormal = ["", "bf16：最小非规格化数", "bf16: smallest subnormal number"]
+bf16_finite_patterns = ["", "bf16：有限的位模式", "bf16: finite bit patterns"]
+bf16_values_in_one_to_two = ["", "bf16：[1, 2) 中的数", "bf16: numbers in [1, 2)"]
+precision_ratio = ["", "1 附近的间隔，bf16 比 fp16", "gap above 1, bf16 over fp16"]
+bf16_octaves = ["", "bf16 从最小到最大跨多少个 2 倍", "doublings from bf16's smallest to its largest"]
+fp16_octaves = ["", "fp16 从最小到最大跨多少个 2 倍", "doublings from fp16's smallest to its largest"]
+
+[[method]]
+kind = "exact"
+how = ["[1, 2) 中的 fp32 逐个舍入", "every fp32 tried in [1, 2) is rounded"]
+[method.metrics]
+fp16_worst_rounding = ["", "fp16：最大相对舍入误差", "fp16: largest relative error of rounding"]
+bf16_worst_rounding = ["", "bf16：最大相对舍入误差", "bf16: largest relative error of rounding"]
+
+[[method]]
+kind = "exact"
+how = ["从 1 起逐次减半再转换", "halved from 1 on and converted"]
+[method.metrics]
+fp16_underflow = ["", "fp16：变成 0 的最大的 2 的幂", "fp16: largest power of two that becomes 0"]
+bf16_underflow = ["", "bf16：变成 0 的最大的 2 的幂", "bf16: largest power of two that becomes 0"]
+
+[[method]]
+kind = "exact"
+how = ["逐个整数转换再转回", "integers converted there and back"]
+[method.metrics]
+fp16_last_exact_integer = [
+  "",
+  "fp16：从 1 起连续可表示的最大整数",
+  "fp16: last of the integers from 1 that are all represented",
+]
+bf16_last_exact_integer = [
+  "",
+  "bf16：从 1 起连续可表示的最大整数",
+  "bf16: last of the integers from 1 that are all represented",
+]
+
+[[method]]
+kind = "exact"
+how = ["逐个相加 {terms} 次", "{terms} additions one by one"]
+[method.metrics]
+fp16_sum_of_ones = ["", "fp16：一加到底停在", "fp16: a sum of ones stops at"]
+bf16_sum_of_ones = ["", "bf16：一加到底停在", "bf16: a sum of ones stops at"]
+
+[[method]]
+kind = "exact"
+how = ["写成一行乘一列", "as a row times a column"]
+[method.metrics]
+fp16_product_of_ones = [
+  "",
+  "fp16：同一个和写成矩阵乘法，结果正确",
+  "fp16: the same sum as a matrix product is right",
+]
+bf16_product_of_ones = [
+  "",
+  "bf16：同一个和写成矩阵乘法，结果正确",
+  "bf16: the same sum as a matrix product is right",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "每个 bf16 位模式后补 16 个零，按 fp32 读，逐个比较",
+  "each bf16 pattern with 16 zero bits behind it, read as fp32 and compared",
+]
+[method.metrics]
+bf16_is_upper_half_of_fp32 = ["", "bf16 就是 fp32 的高 16 位", "bf16 is the upper half of fp32"]
+
+[[method]]
+kind = "exact"
+how = ["直接转换", "converted"]
+[method.metrics]
+fp16_of_70000_is_infinite = ["", "70000 转成 fp16 是无穷大", "70000 becomes infinity in fp16"]
+
+[figure.binades]
+title = ["每个 2 倍区间 [2^e, 2^(e+1)) 里有多少个数", "How many numbers lie in [2^e, 2^(e+1))"]
+x = {label = ["指数 e", "exponent e"]}
+y = {label = ["可表示的数", "representable numbers"], scale = "log2"}
+[figure.binades.series]
+fp16 = ["measured", "fp16", "fp16"]
+bf16 = ["measured", "bf16", "bf16"]
+"""
 
 
 @dataclass(frozen=True)
@@ -151,147 +239,37 @@ def is_upper_half_of_fp32(device: str) -> bool:
 
 # --- the run -------------------------------------------------------------------------------------
 
-LISTED: Text = {
-    "zh": "列出全部 65,536 个位模式，排序后读出",
-    "en": "read off the sorted list of all 65,536 bit patterns",
-}
-
 
 def run(config: Config, progress: Progress) -> Result:
     """Take the census of both formats, and try rounding and sums."""
-    metrics: list[Metric] = []
-    found = {}
+    found = Findings(MEASURES, config)
+    device, terms = config.device, config.terms
+    listed: dict[str, Census] = {}
     for number, (name, dtype) in enumerate(FORMATS.items()):
-        progress(number / 2, name)
-        found[name] = census(dtype, config.device)
-        metrics += format_metrics(config, name, dtype, found[name])
-    range_ratio = math.log2(found["bf16"].largest / found["bf16"].smallest)
-    metrics += [
-        Metric(
-            "precision_ratio",
-            found["bf16"].gap_above_one / found["fp16"].gap_above_one,
-            "",
-            "exact",
-            {"zh": "1 附近的间隔，bf16 比 fp16", "en": "gap above 1, bf16 over fp16"},
-            LISTED,
-        ),
-        Metric(
-            "bf16_octaves",
-            math.floor(range_ratio),
-            "",
-            "exact",
-            {
-                "zh": "bf16 从最小到最大跨多少个 2 倍",
-                "en": "doublings from bf16's smallest to its largest",
-            },
-            LISTED,
-        ),
-        Metric(
-            "fp16_octaves",
-            math.floor(math.log2(found["fp16"].largest / found["fp16"].smallest)),
-            "",
-            "exact",
-            {
-                "zh": "fp16 从最小到最大跨多少个 2 倍",
-                "en": "doublings from fp16's smallest to its largest",
-            },
-            LISTED,
-        ),
-        Metric(
-            "bf16_is_upper_half_of_fp32",
-            is_upper_half_of_fp32(config.device),
-            "",
-            "exact",
-            {"zh": "bf16 就是 fp32 的高 16 位", "en": "bf16 is the upper half of fp32"},
-            {
-                "zh": "每个 bf16 位模式后补 16 个零，按 fp32 读，逐个比较",
-                "en": "each bf16 pattern with 16 zero bits behind it, read as fp32 and compared",
-            },
-        ),
-        Metric(
-            "fp16_of_70000_is_infinite",
-            bool(torch.tensor(70000.0, device=config.device).half().isinf()),
-            "",
-            "exact",
-            {"zh": "70000 转成 fp16 是无穷大", "en": "70000 becomes infinity in fp16"},
-            {"zh": "直接转换", "en": "converted"},
-        ),
-    ]
+        progress(number / len(FORMATS), name)
+        values = listed[name] = census(dtype, device)
+        found[f"{name}_eps"] = values.gap_above_one
+        found[f"{name}_max"] = values.largest
+        found[f"{name}_min_normal"] = values.smallest_normal
+        found[f"{name}_min_subnormal"] = values.smallest
+        found[f"{name}_finite_patterns"] = values.finite
+        found[f"{name}_values_in_one_to_two"] = values.between_one_and_two
+        found[f"{name}_octaves"] = math.floor(math.log2(values.largest / values.smallest))
+        found[f"{name}_worst_rounding"] = worst_rounding(dtype, config.samples, device)
+        found[f"{name}_underflow"] = underflows_below(dtype, device)
+        found[f"{name}_last_exact_integer"] = last_exact_integer(dtype, device)
+        found[f"{name}_sum_of_ones"] = sum_of_ones(dtype, terms, device)
+        found[f"{name}_product_of_ones"] = product_of_ones(dtype, terms, device) == terms
+
+    fp16, bf16 = listed["fp16"], listed["bf16"]
+    found["precision_ratio"] = bf16.gap_above_one / fp16.gap_above_one
+    found["bf16_is_upper_half_of_fp32"] = is_upper_half_of_fp32(device)
+    found["fp16_of_70000_is_infinite"] = bool(torch.tensor(70000.0, device=device).half().isinf())
+
+    lines = []
+    for name, format_ in listed.items():
+        binades = {e: n for e, n in format_.per_binade.items() if e % 4 == 0}  # every fourth
+        lines.append(Line(name, list(binades), list(binades.values())))
+    found.draw("binades", *lines)
     progress(1.0, "")
-    return Result(tuple(metrics), (binades_figure(found),))
-
-
-def format_metrics(config: Config, name: str, dtype: torch.dtype, found: Census) -> list[Metric]:
-    """All metrics of one format."""
-
-    def exact(key: str, value: float, zh: str, en: str, how: Text = LISTED) -> Metric:
-        label = {"zh": f"{name}：{zh}", "en": f"{name}: {en}"}
-        return Metric(f"{name}_{key}", value, "", "exact", label, how)
-
-    device = config.device
-    loop: Text = {"zh": f"逐个相加 {config.terms} 次", "en": f"{config.terms} additions one by one"}
-    product: Text = {"zh": "写成一行乘一列", "en": "as a row times a column"}
-    return [
-        exact("eps", found.gap_above_one, "1 之上的间隔", "gap above 1"),
-        exact("max", found.largest, "最大有限数", "largest finite number"),
-        exact("min_normal", found.smallest_normal, "最小正规数", "smallest normal number"),
-        exact("min_subnormal", found.smallest, "最小非规格化数", "smallest subnormal number"),
-        exact("finite_patterns", found.finite, "有限的位模式", "finite bit patterns"),
-        exact(
-            "values_in_one_to_two", found.between_one_and_two, "[1, 2) 中的数", "numbers in [1, 2)"
-        ),
-        exact(
-            "worst_rounding",
-            worst_rounding(dtype, config.samples, device),
-            "最大相对舍入误差",
-            "largest relative error of rounding",
-            {"zh": "[1, 2) 中的 fp32 逐个舍入", "en": "every fp32 tried in [1, 2) is rounded"},
-        ),
-        exact(
-            "underflow",
-            underflows_below(dtype, device),
-            "变成 0 的最大的 2 的幂",
-            "largest power of two that becomes 0",
-            {"zh": "从 1 起逐次减半再转换", "en": "halved from 1 on and converted"},
-        ),
-        exact(
-            "last_exact_integer",
-            last_exact_integer(dtype, device),
-            "从 1 起连续可表示的最大整数",
-            "last of the integers from 1 that are all represented",
-            {"zh": "逐个整数转换再转回", "en": "integers converted there and back"},
-        ),
-        exact(
-            "sum_of_ones",
-            sum_of_ones(dtype, config.terms, device),
-            "一加到底停在",
-            "a sum of ones stops at",
-            loop,
-        ),
-        exact(
-            "product_of_ones",
-            product_of_ones(dtype, config.terms, device) == config.terms,
-            "同一个和写成矩阵乘法，结果正确",
-            "the same sum as a matrix product is right",
-            product,
-        ),
-    ]
-
-
-def binades_figure(found: dict[str, Census]) -> Figure:
-    """How many numbers each format has from 2^e to 2^(e+1), for every fourth e."""
-    series = []
-    for name, format_ in found.items():
-        counts = {e: n for e, n in format_.per_binade.items() if e % 4 == 0}
-        xs, ys = tuple(map(float, counts)), tuple(map(float, counts.values()))
-        series.append(Series({"zh": name, "en": name}, xs, ys))
-    return Figure(
-        "binades",
-        {
-            "zh": "每个 2 倍区间 [2^e, 2^(e+1)) 里有多少个数",
-            "en": "How many numbers lie in [2^e, 2^(e+1))",
-        },
-        Axis({"zh": "指数 e", "en": "exponent e"}),
-        Axis({"zh": "可表示的数", "en": "representable numbers"}, scale="log2"),
-        tuple(series),
-    )
+    return found.result()

@@ -37,25 +37,119 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos import ranks, zero
-from runnable_demos.collectives import Collectives
-from runnable_demos.measure import CATEGORIES, LiveMemory
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-)
+from runnable_demos.lab import ranks
+from runnable_demos.lab.collectives import Collectives
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import CATEGORIES, LiveMemory
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models import zero
 
 TITLE: Text = {"zh": "FSDP：峰值由什么组成", "en": "FSDP: what the peak is made of"}
 QUESTION: Text = {
     "zh": "FSDP 训练时，一张卡除了自己那份分片还要多少显存？",
     "en": "How much memory does a rank need while FSDP trains, beside its shard?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "第二步的实时字节除以参数个数，空批",
+  "live bytes of step two over the number of parameters, empty batch",
+]
+[method.metrics]
+rest = [
+  "B/param",
+  "两步之间：参数与优化器状态的分片",
+  "between steps: shards of parameters and optimizer states",
+]
+states = ["B/param", "反向结束：三类状态的分片", "after the backward: shards of all three states"]
+peak_layer_units = ["B/param", "峰值，每层一个单元", "peak, one unit a layer"]
+peak_lopsided = ["B/param", "峰值，一半参数在一个单元里", "peak, half in one unit"]
+peak_one_unit = ["B/param", "峰值，整个模型一个单元", "peak, the whole model in one unit"]
+
+[[method]]
+kind = "exact"
+how = [
+  "第二步的实时峰值减去分片，空批，除以一个单元的参数字节",
+  "live peak of step two above the shards, empty batch, over the bytes of a unit's parameters",
+]
+[method.metrics]
+forward_extra_units = ["", "前向：分片之外有几个单元", "forward: units beside the shards"]
+backward_extra_units = ["", "反向：分片之外有几个单元", "backward: units beside the shards"]
+no_prefetch_extra_units = [
+  "",
+  "反向，不预取：分片之外有几个单元",
+  "backward without prefetch: units beside the shards",
+]
+lopsided_extra_units = [
+  "",
+  "一半参数在一个单元里：分片之外有几个这样的单元",
+  "half of the parameters in one unit: how many of it beside the shards",
+]
+one_unit_extra = [
+  "",
+  "整个模型一个单元：分片之外有几份全部参数",
+  "the whole model in one unit: copies of all parameters beside the shards",
+]
+checkpoint_each_extra_units = [
+  "",
+  "逐单元做检查点：反向时分片之外有几个单元",
+  "a checkpoint around each unit: units beside the shards in the backward",
+]
+checkpoint_all_extra_units = [
+  "",
+  "一个检查点包住全部单元：反向时分片之外有几个单元",
+  "one checkpoint around all units: units beside the shards in the backward",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "第二步全部 all-gather 的字节除以 Ψ 的字节",
+  "bytes of all all-gathers of step two over those of Ψ",
+]
+[method.metrics]
+gathers = ["", "每步收集全部参数几次", "times that all parameters are gathered in a step"]
+gathers_checkpoint_each = [
+  "",
+  "逐单元做检查点：每步收集全部参数几次",
+  "a checkpoint around each unit: the same",
+]
+gathers_checkpoint_all = [
+  "",
+  "一个检查点包住全部单元：每步收集全部参数几次",
+  "one checkpoint around all units: the same",
+]
+
+[[method]]
+kind = "exact"
+how = ["逐个比较各进程的实时字节", "live bytes compared rank by rank"]
+[method.metrics]
+ranks_agree = ["", "各进程的峰值相同", "all ranks have the same peaks"]
+
+[figure.units]
+title = [
+  "峰值随单元数，N = {ranks}，fp32 与 Adam",
+  "Peak over the number of units, N = {ranks}, fp32 with Adam",
+]
+x = {label = ["单元数", "units"], scale = "log2"}
+y = {label = ["字节/参数", "bytes a parameter"], unit = "B/param"}
+[figure.units.series]
+shards = ["theory", "分片", "shards"]
+textbook = ["theory", "分片 + 1 个单元", "shards + 1 unit"]
+theory = ["theory", "分片 + 4 − 2/N 个单元", "shards + 4 − 2/N units"]
+measured = ["measured", "实测", "measured"]
+
+[figure.timeline]
+title = ["一步之内的实时字节：前向，然后反向", "Live bytes within a step: forward, then backward"]
+x = {label = ["分配与释放的次序", "allocations and frees, in order"]}
+y = {label = ["字节", "bytes"], unit = "B"}
+[figure.timeline.series]
+shards = ["area", "参数与优化器的分片", "shards of parameters and optimizer"]
+activations = ["area", "激活", "activations"]
+gathered = ["area", "收集的单元、缓冲区与梯度", "gathered units, buffers and gradients"]
+"""
 
 
 @dataclass(frozen=True)
@@ -205,246 +299,77 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once; the shards are equal, so every rank finds the same."""
+    found = Findings(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.fsdp", config.ranks, asdict(config))
-    progress(1.0, "done")
     report = reports[0]
-    layer = 4 * config.width**2
-    parameters = config.layers * config.width**2
+    L, layer = config.layers, 4 * config.width**2  # layers, and bytes of one
+    parameters = L * config.width**2
 
-    def extra(name: str, unit: int, when: str) -> float:
+    def extra(name: str, unit: int, when: str = "backward") -> float:
         """The peak above the shards, in units of ``unit`` bytes."""
         shards = report[name]["rest" if when == "forward" else "states"]
         above: int = report[name][when] - shards
         return above / unit
 
-    finest, one = f"units_{config.layers}", "units_1"
-    by_live = {
-        "zh": "第二步的实时峰值减去分片，空批，除以一个单元的参数字节",
-        "en": "live peak of step two above the shards, empty batch, over the bytes of a unit's parameters",
-    }
-    held = {
-        "zh": "第二步的实时字节除以参数个数，空批",
-        "en": "live bytes of step two over the number of parameters, empty batch",
-    }
-    gathered = {
-        "zh": "第二步全部 all-gather 的字节除以 Ψ 的字节",
-        "en": "bytes of all all-gathers of step two over those of Ψ",
-    }
-    around: dict[str, Text] = {
-        "each": {"zh": "逐单元做检查点", "en": "a checkpoint around each unit"},
-        "all": {"zh": "一个检查点包住全部单元", "en": "one checkpoint around all units"},
-    }
-    metrics = (
-        Metric(
-            "rest",
-            report[finest]["rest"] / parameters,
-            "B/param",
-            "exact",
-            {
-                "zh": "两步之间：参数与优化器状态的分片",
-                "en": "between steps: shards of parameters and optimizer states",
-            },
-            held,
-        ),
-        Metric(
-            "states",
-            report[finest]["states"] / parameters,
-            "B/param",
-            "exact",
-            {
-                "zh": "反向结束：三类状态的分片",
-                "en": "after the backward: shards of all three states",
-            },
-            held,
-        ),
-        Metric(
-            "forward_extra_units",
-            extra(finest, layer, "forward"),
-            "",
-            "exact",
-            {
-                "zh": "前向：分片之外有几个单元",
-                "en": "forward: units beside the shards",
-            },
-            by_live,
-        ),
-        Metric(
-            "backward_extra_units",
-            extra(finest, layer, "backward"),
-            "",
-            "exact",
-            {"zh": "反向：分片之外有几个单元", "en": "backward: units beside the shards"},
-            by_live,
-        ),
-        Metric(
-            "no_prefetch_extra_units",
-            extra("no_prefetch", layer, "backward"),
-            "",
-            "exact",
-            {
-                "zh": "反向，不预取：分片之外有几个单元",
-                "en": "backward without prefetch: units beside the shards",
-            },
-            by_live,
-        ),
-        Metric(
-            "lopsided_extra_units",
-            extra("lopsided", layer * (config.layers // 2), "backward"),
-            "",
-            "exact",
-            {
-                "zh": "一半参数在一个单元里：分片之外有几个这样的单元",
-                "en": "half of the parameters in one unit: how many of it beside the shards",
-            },
-            by_live,
-        ),
-        *(
-            Metric(
-                f"peak_{name}",
-                report[key]["backward"] / parameters,
-                "B/param",
-                "exact",
-                {"zh": f"峰值，{words['zh']}", "en": f"peak, {words['en']}"},
-                held,
-            )
-            for name, key, words in (
-                ("layer_units", finest, {"zh": "每层一个单元", "en": "one unit a layer"}),
-                ("lopsided", "lopsided", {"zh": "一半参数在一个单元里", "en": "half in one unit"}),
-            )
-        ),
-        Metric(
-            "peak_one_unit",
-            max(report[one]["forward"], report[one]["backward"]) / parameters,
-            "B/param",
-            "exact",
-            {"zh": "峰值，整个模型一个单元", "en": "peak, the whole model in one unit"},
-            held,
-        ),
-        Metric(
-            "one_unit_extra",
-            max(extra(one, 4 * parameters, when) for when in ("forward", "backward")),
-            "",
-            "exact",
-            {
-                "zh": "整个模型一个单元：分片之外有几份全部参数",
-                "en": "the whole model in one unit: copies of all parameters beside the shards",
-            },
-            by_live,
-        ),
-        Metric(
-            "gathers",
-            report["gathers"] / (4 * parameters),
-            "",
-            "exact",
-            {
-                "zh": "每步收集全部参数几次",
-                "en": "times that all parameters are gathered in a step",
-            },
-            gathered,
-        ),
-        *(
-            Metric(
-                f"gathers_checkpoint_{name}",
-                report[f"gathers_checkpoint_{name}"] / (4 * parameters),
-                "",
-                "exact",
-                {"zh": f"{words['zh']}：每步收集全部参数几次", "en": f"{words['en']}: the same"},
-                gathered,
-            )
-            for name, words in around.items()
-        ),
-        *(
-            Metric(
-                f"checkpoint_{name}_extra_units",
-                extra(f"checkpoint_{name}", layer, "backward"),
-                "",
-                "exact",
-                {
-                    "zh": f"{words['zh']}：反向时分片之外有几个单元",
-                    "en": f"{words['en']}: units beside the shards in the backward",
-                },
-                by_live,
-            )
-            for name, words in around.items()
-        ),
-        Metric(
-            "ranks_agree",
-            all(r[finest] == report[finest] for r in reports),
-            "",
-            "exact",
-            {"zh": "各进程的峰值相同", "en": "all ranks have the same peaks"},
-            {"zh": "逐个比较各进程的实时字节", "en": "live bytes compared rank by rank"},
-        ),
-    )
-    return Result(metrics, figures(config, report))
+    finest = report[f"units_{L}"]
+    found["rest"] = finest["rest"] / parameters
+    found["states"] = finest["states"] / parameters
+    found["forward_extra_units"] = extra(f"units_{L}", layer, "forward")
+    found["backward_extra_units"] = extra(f"units_{L}", layer)
+    found["peak_layer_units"] = finest["backward"] / parameters
+    found["ranks_agree"] = all(r[f"units_{L}"] == finest for r in reports)
+
+    found["no_prefetch_extra_units"] = extra("no_prefetch", layer)
+    found["lopsided_extra_units"] = extra("lopsided", layer * (L // 2))
+    found["peak_lopsided"] = report["lopsided"]["backward"] / parameters
+    whole = [extra("units_1", 4 * parameters, when) for when in ("forward", "backward")]
+    found["one_unit_extra"] = max(whole)
+    found["peak_one_unit"] = peak(report["units_1"]) / parameters
+
+    found["gathers"] = report["gathers"] / (4 * parameters)
+    for around in ("each", "all"):
+        gathered = report[f"gathers_checkpoint_{around}"]
+        found[f"gathers_checkpoint_{around}"] = gathered / (4 * parameters)
+        found[f"checkpoint_{around}_extra_units"] = extra(f"checkpoint_{around}", layer)
+
+    draw_units(config, report, found)
+    draw_timeline(report["rows"]["timeline"], found)
+    progress(1.0, "done")
+    return found.result()
 
 
-def figures(config: Config, report: Mapping[str, Any]) -> tuple[Figure, ...]:
-    """The peak over the number of units, and the live bytes of one step."""
-    N, L = config.ranks, config.layers
-    parameters = L * config.width**2
-    x = tuple(float(n) for n in splits(L))
-    peak = [
-        max(report[f"units_{int(n)}"]["backward"], report[f"units_{int(n)}"]["forward"]) for n in x
-    ]
-    over_units = Figure(
+def peak(step: Mapping[str, Any]) -> int:
+    """The higher peak of a step's two halves."""
+    higher: int = max(step["forward"], step["backward"])
+    return higher
+
+
+def draw_units(config: Config, report: Mapping[str, Any], found: Findings) -> None:
+    """The peak over the number of units."""
+    N, n = config.ranks, splits(config.layers)
+    parameters = config.layers * config.width**2
+    many = n[2:]  # with fewer there is no unit on either side
+    found.draw(
         "units",
-        {
-            "zh": f"峰值随单元数，N = {N}，fp32 与 Adam",
-            "en": f"Peak over the number of units, N = {N}, fp32 with Adam",
-        },
-        Axis({"zh": "单元数", "en": "units"}, scale="log2"),
-        Axis({"zh": "字节/参数", "en": "bytes a parameter"}, "B/param"),
-        (
-            Series({"zh": "分片", "en": "shards"}, x, tuple(16 / N for _ in x), "theory"),
-            Series(
-                {"zh": "分片 + 1 个单元", "en": "shards + 1 unit"},
-                x,
-                tuple(16 / N + 4 / n for n in x),
-                "theory",
-            ),
-            Series(
-                {"zh": "分片 + 4 − 2/N 个单元", "en": "shards + 4 − 2/N units"},
-                x[2:],
-                tuple(16 / N + (4 - 2 / N) * 4 / n for n in x[2:]),
-                "theory",
-            ),
-            Series({"zh": "实测", "en": "measured"}, x, tuple(p / parameters for p in peak)),
-        ),
+        Line("shards", n, [16 / N for _ in n]),
+        Line("textbook", n, [16 / N + 4 / i for i in n]),
+        Line("theory", many, [16 / N + (4 - 2 / N) * 4 / i for i in many]),
+        Line("measured", n, [peak(report[f"units_{i}"]) / parameters for i in n]),
     )
-    events = [dict(zip(CATEGORIES, event, strict=True)) for event in report["rows"]["timeline"]]
+
+
+def draw_timeline(timeline: Sequence[Sequence[int]], found: Findings) -> None:
+    """The live bytes of one step with rows, in at most 250 points."""
+    events = [dict(zip(CATEGORIES, event, strict=True)) for event in timeline]
     events = events[:: max(1, -(-len(events) // 250))]
-    time = tuple(float(i) for i in range(len(events)))
-
-    def area(label: Text, *categories: str) -> Series:
-        return Series(
-            label, time, tuple(float(sum(e[c] for c in categories)) for e in events), "area"
-        )
-
-    timeline = Figure(
+    time = range(len(events))
+    found.draw(
         "timeline",
-        {
-            "zh": "一步之内的实时字节：前向，然后反向",
-            "en": "Live bytes within a step: forward, then backward",
-        },
-        Axis({"zh": "分配与释放的次序", "en": "allocations and frees, in order"}),
-        Axis({"zh": "字节", "en": "bytes"}, "B"),
-        (
-            area(
-                {"zh": "参数与优化器的分片", "en": "shards of parameters and optimizer"},
-                "parameters",
-                "optimizer",
-            ),
-            area({"zh": "激活", "en": "activations"}, "activations"),
-            area(
-                {"zh": "收集的单元、缓冲区与梯度", "en": "gathered units, buffers and gradients"},
-                "gradients",
-                "other",
-            ),
-        ),
+        Line("shards", time, [e["parameters"] + e["optimizer"] for e in events]),
+        Line("activations", time, [e["activations"] for e in events]),
+        Line("gathered", time, [e["gradients"] + e["other"] for e in events]),
     )
-    return over_units, timeline
 
 
 if __name__ == "__main__":

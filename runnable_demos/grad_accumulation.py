@@ -31,18 +31,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runnable_demos.measure import LiveMemory, count_flops
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-    sample,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory, count_flops
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "梯度累积", "en": "Gradient accumulation"}
 QUESTION: Text = {
@@ -51,6 +42,127 @@ QUESTION: Text = {
 }
 
 LONG, SHORT = 4, 1  # tokens that count in a long and in a short sequence, as a ratio
+
+MEASURES = """
+[[method]]
+kind = "bounded"
+how = [
+  "fp64 下累积梯度与整批梯度之差的范数，除以整批梯度的范数",
+  "norm of the difference to the whole batch's gradient over the norm of that, in fp64",
+]
+bound = 1e-12
+reason = [
+  "同样的项换次序相加，fp64 的舍入约 1e-16，乘以项数仍远小于 1e-12",
+  "the same terms added in another order: fp64 rounds at 1e-16, times the number of terms",
+]
+[method.metrics]
+equal_error = ["", "微批等大：相对误差", "equal micro-batches: relative error"]
+token_mean_error = [
+  "",
+  "词元数不等，求和后除以总词元数：相对误差",
+  "unequal token counts, sum over all tokens' number: relative error",
+]
+
+[[method]]
+kind = "sampled"
+how = [
+  "fp64 下累积梯度与整批梯度之差的范数，除以整批梯度的范数；{draws} 组权重与数据的均值",
+  "norm of the difference to the whole batch's gradient over the norm of that, in fp64; mean over {draws} draws of weights and data",
+]
+[method.metrics]
+mean_of_means_error = [
+  "",
+  "词元数不等，各微批先求平均：相对误差",
+  "unequal token counts, mean of means: relative error",
+]
+batchnorm_error = ["", "有 BatchNorm：相对误差", "with BatchNorm: relative error"]
+dropout_error = ["", "有 dropout，种子相同：相对误差", "with dropout, same seed: relative error"]
+
+[[method]]
+kind = "exact"
+how = [
+  "累积的损失对每个词元损失求导，两者之比",
+  "ratio of the derivatives of the accumulated loss by a token's loss",
+]
+[method.metrics]
+short_token_weight = [
+  "",
+  "短微批里一个词元的权重是长微批里的几倍",
+  "weight of a token in the short micro-batch over that in the long one",
+]
+
+[[method]]
+kind = "exact"
+how = ["读 num_batches_tracked 的增量", "increment of num_batches_tracked"]
+[method.metrics]
+batchnorm_updates = ["", "一步之内 BatchNorm 更新统计量的次数", "updates of BatchNorm's statistics in a step"]
+
+[[method]]
+kind = "exact"
+how = ["滑动均值从 1 开始，输入全为 0，动量 0.1", "the mean starts at 1 and the input is 0; momentum 0.1"]
+[method.metrics]
+batchnorm_old_mean_left = [
+  "",
+  "一步之后，旧的滑动均值还剩多少",
+  "share of the old running mean that is left after a step",
+]
+
+[[method]]
+kind = "exact"
+how = ["两次更新量的范数之比，取三位小数", "ratio of the norms of the two updates, three decimals"]
+[method.metrics]
+unscaled_sgd = ["", "忘了除以 m：sgd 首次更新放大的倍数", "without the division by m: first update of sgd, times"]
+unscaled_adam = [
+  "",
+  "忘了除以 m：adam 首次更新放大的倍数",
+  "without the division by m: first update of adam, times",
+]
+
+[[method]]
+kind = "exact"
+how = [".grad 最后的值", "value of .grad in the end"]
+[method.metrics]
+bf16_sum = ["", "bf16 梯度为 1，累加 {additions} 次的结果", "{additions} gradients of 1, added up in bf16"]
+fp32_sum = ["", "fp32 梯度为 1，累加 {additions} 次的结果", "{additions} gradients of 1, added up in fp32"]
+
+[[method]]
+kind = "exact"
+how = ["前向与反向的实时字节峰值，含参数", "live peak of forward and backward, parameters included"]
+[method.metrics]
+second_micro_batch_adds = ["B/param", "第二个微批使峰值多出", "what the second micro-batch adds to the peak"]
+peak_m_over_two = [
+  "",
+  "{micro_batches} 个微批的峰值是两个微批的几倍",
+  "peak of {micro_batches} micro-batches over that of two",
+]
+peak_large_batch = [
+  "",
+  "一个大批的峰值是 {micro_batches} 个微批的几倍",
+  "peak of one large batch over that of {micro_batches} micro-batches",
+]
+
+[[method]]
+kind = "exact"
+how = ["矩阵乘的 FLOPs", "FLOPs of matrix products"]
+[method.metrics]
+flops_ratio = [
+  "",
+  "{micro_batches} 个微批的 FLOPs 是一个大批的几倍",
+  "FLOPs of {micro_batches} micro-batches over those of one large batch",
+]
+
+[figure.peak]
+title = ["峰值随有效批大小：一次算完，或累积", "Peak over the effective batch: at once, or accumulated"]
+x = {label = ["每步的行数", "rows a step"], scale = "log2"}
+y = {label = ["峰值", "peak"], unit = "B"}
+[figure.peak.series]
+at_once = ["measured", "一个大批", "one large batch"]
+accumulated = [
+  "measured",
+  "每 {rows} 行一个微批",
+  "micro-batches of {rows} rows",
+]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -245,234 +357,43 @@ def over_draws(config: Config, measure: Callable[[Config], float]) -> list[float
 
 def run(config: Config, progress: Progress) -> Result:
     """Compare gradients, then memory and FLOPs over the number of micro-batches."""
+    found = Findings(MEASURES, config)
     m, rows, width = config.micro_batches, config.rows, config.width
     torch.manual_seed(config.seed)
-    plain = compare(config, network(width), config.seed)
+    progress(0.0, "gradients")
+    found["equal_error"] = compare(config, network(width), config.seed)
     norm = over_draws(config, lambda c: compare(c, network(width, norm=True), c.seed))
+    found.sample("batchnorm_error", norm)
     dropout = over_draws(config, lambda c: compare(c, network(width, dropout=0.1), c.seed))
+    found.sample("dropout_error", dropout)
     uneven = tokens(config)
-    means = over_draws(config, lambda c: tokens(c).error)
+    found["token_mean_error"] = uneven.fixed
+    found["short_token_weight"] = uneven.weight
+    found.sample("mean_of_means_error", over_draws(config, lambda c: tokens(c).error))
     updates, left = forgotten(config)
-    ratios = unscaled(config)
+    found["batchnorm_updates"] = updates
+    found["batchnorm_old_mean_left"] = round(left, 6)
+    for name, ratio in unscaled(config).items():
+        found[f"unscaled_{name}"] = round(ratio, 3)
+    found["bf16_sum"] = added_in_bf16(config, torch.bfloat16)
+    found["fp32_sum"] = added_in_bf16(config, torch.float32)
+
     progress(0.5, "memory")
     counts = [1, 2, m // 2, m]
     accumulated = {k: peak(config, k, rows) for k in counts}
     at_once = {k: peak(config, 1, k * rows) for k in counts}
     parameters = sum(p.numel() for p in network(width).parameters())
-    progress(0.9, "FLOPs")
-    work = flops(config, m, rows) / flops(config, 1, m * rows)
-    progress(1.0, "done")
-
-    compared = {
-        "zh": "fp64 下累积梯度与整批梯度之差的范数，除以整批梯度的范数",
-        "en": "norm of the difference to the whole batch's gradient over the norm of that, in fp64",
-    }
-    rounding: Text = {
-        "zh": "同样的项换次序相加，fp64 的舍入约 1e-16，乘以项数仍远小于 1e-12",
-        "en": "the same terms added in another order: fp64 rounds at 1e-16, times the number of terms",
-    }
-    averaged = {
-        "zh": f"{compared['zh']}；{config.draws} 组权重与数据的均值",
-        "en": f"{compared['en']}; mean over {config.draws} draws of weights and data",
-    }
-    live = {
-        "zh": "前向与反向的实时字节峰值，含参数",
-        "en": "live peak of forward and backward, parameters included",
-    }
-    metrics = (
-        Metric(
-            "equal_error",
-            plain,
-            "",
-            "bounded",
-            {"zh": "微批等大：相对误差", "en": "equal micro-batches: relative error"},
-            compared,
-            bound=1e-12,
-            reason=rounding,
-        ),
-        Metric(
-            "token_mean_error",
-            uneven.fixed,
-            "",
-            "bounded",
-            {
-                "zh": "词元数不等，求和后除以总词元数：相对误差",
-                "en": "unequal token counts, sum over all tokens' number: relative error",
-            },
-            compared,
-            bound=1e-12,
-            reason=rounding,
-        ),
-        sample(
-            "mean_of_means_error",
-            means,
-            "",
-            {
-                "zh": "词元数不等，各微批先求平均：相对误差",
-                "en": "unequal token counts, mean of means: relative error",
-            },
-            averaged,
-        ),
-        Metric(
-            "short_token_weight",
-            uneven.weight,
-            "",
-            "exact",
-            {
-                "zh": "短微批里一个词元的权重是长微批里的几倍",
-                "en": "weight of a token in the short micro-batch over that in the long one",
-            },
-            {
-                "zh": "累积的损失对每个词元损失求导，两者之比",
-                "en": "ratio of the derivatives of the accumulated loss by a token's loss",
-            },
-        ),
-        sample(
-            "batchnorm_error",
-            norm,
-            "",
-            {"zh": "有 BatchNorm：相对误差", "en": "with BatchNorm: relative error"},
-            averaged,
-        ),
-        Metric(
-            "batchnorm_updates",
-            updates,
-            "",
-            "exact",
-            {
-                "zh": "一步之内 BatchNorm 更新统计量的次数",
-                "en": "updates of BatchNorm's statistics in a step",
-            },
-            {"zh": "读 num_batches_tracked 的增量", "en": "increment of num_batches_tracked"},
-        ),
-        Metric(
-            "batchnorm_old_mean_left",
-            round(left, 6),
-            "",
-            "exact",
-            {
-                "zh": "一步之后，旧的滑动均值还剩多少",
-                "en": "share of the old running mean that is left after a step",
-            },
-            {
-                "zh": "滑动均值从 1 开始，输入全为 0，动量 0.1",
-                "en": "the mean starts at 1 and the input is 0; momentum 0.1",
-            },
-        ),
-        sample(
-            "dropout_error",
-            dropout,
-            "",
-            {
-                "zh": "有 dropout，种子相同：相对误差",
-                "en": "with dropout, same seed: relative error",
-            },
-            averaged,
-        ),
-        *(
-            Metric(
-                f"unscaled_{name}",
-                round(ratios[name], 3),
-                "",
-                "exact",
-                {
-                    "zh": f"忘了除以 m：{name} 首次更新放大的倍数",
-                    "en": f"without the division by m: first update of {name}, times",
-                },
-                {
-                    "zh": "两次更新量的范数之比，取三位小数",
-                    "en": "ratio of the norms of the two updates, three decimals",
-                },
-            )
-            for name in ("sgd", "adam")
-        ),
-        Metric(
-            "bf16_sum",
-            added_in_bf16(config, torch.bfloat16),
-            "",
-            "exact",
-            {
-                "zh": f"bf16 梯度为 1，累加 {config.additions} 次的结果",
-                "en": f"{config.additions} gradients of 1, added up in bf16",
-            },
-            {"zh": ".grad 最后的值", "en": "value of .grad in the end"},
-        ),
-        Metric(
-            "fp32_sum",
-            added_in_bf16(config, torch.float32),
-            "",
-            "exact",
-            {
-                "zh": f"fp32 梯度为 1，累加 {config.additions} 次的结果",
-                "en": f"{config.additions} gradients of 1, added up in fp32",
-            },
-            {"zh": ".grad 最后的值", "en": "value of .grad in the end"},
-        ),
-        Metric(
-            "second_micro_batch_adds",
-            (accumulated[2] - accumulated[1]) / parameters,
-            "B/param",
-            "exact",
-            {
-                "zh": "第二个微批使峰值多出",
-                "en": "what the second micro-batch adds to the peak",
-            },
-            live,
-        ),
-        Metric(
-            "peak_m_over_two",
-            accumulated[m] / accumulated[2],
-            "",
-            "exact",
-            {
-                "zh": f"{m} 个微批的峰值是两个微批的几倍",
-                "en": f"peak of {m} micro-batches over that of two",
-            },
-            live,
-        ),
-        Metric(
-            "peak_large_batch",
-            at_once[m] / accumulated[m],
-            "",
-            "exact",
-            {
-                "zh": f"一个大批的峰值是 {m} 个微批的几倍",
-                "en": f"peak of one large batch over that of {m} micro-batches",
-            },
-            live,
-        ),
-        Metric(
-            "flops_ratio",
-            work,
-            "",
-            "exact",
-            {
-                "zh": f"{m} 个微批的 FLOPs 是一个大批的几倍",
-                "en": f"FLOPs of {m} micro-batches over those of one large batch",
-            },
-            {"zh": "矩阵乘的 FLOPs", "en": "FLOPs of matrix products"},
-        ),
-    )
-    x = tuple(float(k * rows) for k in counts)
-    figure = Figure(
+    found["second_micro_batch_adds"] = (accumulated[2] - accumulated[1]) / parameters
+    found["peak_m_over_two"] = accumulated[m] / accumulated[2]
+    found["peak_large_batch"] = at_once[m] / accumulated[m]
+    x = [k * rows for k in counts]
+    found.draw(
         "peak",
-        {
-            "zh": "峰值随有效批大小：一次算完，或累积",
-            "en": "Peak over the effective batch: at once, or accumulated",
-        },
-        Axis({"zh": "每步的行数", "en": "rows a step"}, scale="log2"),
-        Axis({"zh": "峰值", "en": "peak"}, "B"),
-        (
-            Series(
-                {"zh": "一个大批", "en": "one large batch"},
-                x,
-                tuple(float(at_once[k]) for k in counts),
-            ),
-            Series(
-                {"zh": f"每 {rows} 行一个微批", "en": f"micro-batches of {rows} rows"},
-                x,
-                tuple(float(accumulated[k]) for k in counts),
-            ),
-        ),
+        Line("at_once", x, [at_once[k] for k in counts]),
+        Line("accumulated", x, [accumulated[k] for k in counts]),
     )
-    return Result(metrics, (figure,))
+
+    progress(0.9, "FLOPs")
+    found["flops_ratio"] = flops(config, m, rows) / flops(config, 1, m * rows)
+    progress(1.0, "done")
+    return found.result()

@@ -31,8 +31,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from runnable_demos.measure import LiveMemory, saved_tensors
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory, saved_tensors
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "原地操作", "en": "In-place operations"}
 QUESTION: Text = {
@@ -40,6 +41,89 @@ QUESTION: Text = {
     "en": "Which in-place operations are safe, which raise, which are silently wrong, "
     "and what do they save?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "同一组数原地与非原地各算一次梯度，逐位比较，或捕获错误",
+  "the gradient in place and out of place on the same numbers, compared bit by bit; errors caught",
+]
+[method.metrics]
+relu_after_linear_safe = ["", "Linear 之后原地 ReLU", "ReLU in place after Linear"]
+add_after_linear_safe = ["", "Linear 之后原地加法", "addition in place after Linear"]
+mask_before_softmax_safe = ["", "softmax 之前原地掩码", "mask in place before softmax"]
+silu_after_linear_safe = ["", "Linear 之后原地 SiLU", "SiLU in place after Linear"]
+residual_into_branch_safe = [
+  "",
+  "残差加到分支上：f += x",
+  "residual added to the branch: f += x",
+]
+residual_into_input_raises = [
+  "",
+  "残差加到输入上：x += f(x)",
+  "residual added to the input: x += f(x)",
+]
+mask_after_softmax_raises = ["", "softmax 之后原地掩码", "mask in place after softmax"]
+scale_after_relu_raises = ["", "ReLU 之后原地乘", "times in place after ReLU"]
+row_of_saved_raises = [
+  "",
+  "经视图改写已保存张量的一行",
+  "one row of a saved tensor, through a view",
+]
+detach_shares_counter_raises = ["", "经 detach() 改写", "through detach()"]
+no_grad_counts_raises = ["", "在 no_grad 中改写", "under no_grad"]
+data_is_silent_wrong = ["", "经 .data 改写", "through .data"]
+hooks_are_silent_wrong = [
+  "",
+  "已保存张量经过 pack 钩子",
+  "a saved tensor that went through a pack hook",
+]
+leaf_raises = ["", "叶子张量当场拒绝原地操作", "a leaf refuses on the spot"]
+
+[[method]]
+kind = "exact"
+how = [
+  "Linear、激活、Linear 在输入之外保存的字节除以元素数，fp32",
+  "bytes that Linear, activation, Linear save beyond the input, over its elements, fp32",
+]
+[method.metrics]
+relu_saved = ["B", "ReLU，非原地", "ReLU"]
+relu_inplace_saved = ["B", "ReLU，原地", "ReLU in place"]
+leaky_relu_saved = ["B", "leaky ReLU，非原地", "leaky ReLU"]
+leaky_relu_inplace_saved = ["B", "leaky ReLU，原地", "leaky ReLU in place"]
+silu_saved = ["B", "SiLU，非原地", "SiLU"]
+silu_inplace_saved = ["B", "SiLU，原地", "SiLU in place"]
+dropout_saved = ["B", "dropout，非原地", "dropout"]
+dropout_inplace_saved = ["B", "dropout，原地", "dropout in place"]
+
+[[method]]
+kind = "exact"
+how = [
+  "h → 4h → h 的前向中同时存活的字节峰值，不含输入与参数，fp32",
+  "peak of live bytes in the forward of h → 4h → h, without input and parameters, fp32",
+]
+[method.metrics]
+forward_peak = ["B", "前向峰值", "forward peak"]
+inplace_forward_peak = ["B", "原地时的前向峰值", "forward peak in place"]
+peak_ratio = ["", "前向峰值之比，原地比非原地", "forward peak, in place over out of place"]
+
+[figure.saved_by_form]
+title = ["Linear、激活、Linear 保存的字节", "Saved by Linear, activation, Linear"]
+x = {label = ["激活", "activation"]}
+y = {label = ["字节/元素", "bytes an element"], unit = "B"}
+[figure.saved_by_form.series]
+saved = ["bar", "保存的字节", "bytes saved"]
+[figure.saved_by_form.places]
+relu = ["ReLU", "ReLU"]
+relu_inplace = ["ReLU，原地", "ReLU, in place"]
+leaky_relu = ["leaky ReLU", "leaky ReLU"]
+leaky_relu_inplace = ["leaky ReLU，原地", "leaky ReLU, in place"]
+silu = ["SiLU", "SiLU"]
+silu_inplace = ["SiLU，原地", "SiLU, in place"]
+dropout = ["dropout", "dropout"]
+dropout_inplace = ["dropout，原地", "dropout, in place"]
+"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +147,7 @@ Layer = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One layer in place and out of place, and the outcome that is claimed for it.
+    """One layer in place and out of place, and the outcome that its metric, ``name``, claims.
 
     ``equal``: the same gradient, bit by bit. ``raises``: an error in place of a gradient.
     ``wrong``: another gradient, without an error.
@@ -73,8 +157,6 @@ class Case:
     outcome: Outcome
     inplace: Layer
     reference: Layer
-    zh: str
-    en: str
 
 
 def chain(*layers: Layer) -> Layer:
@@ -144,102 +226,60 @@ def cases(W: Tensor) -> tuple[Case, ...]:
     twice: Layer = chain(torch.sigmoid, lambda y: y * 2)
     return (
         Case(
-            "relu_after_linear",
-            "equal",
-            chain(linear, torch.relu_),
-            chain(linear, torch.relu),
-            "Linear 之后原地 ReLU",
-            "ReLU in place after Linear",
+            "relu_after_linear_safe", "equal", chain(linear, torch.relu_), chain(linear, torch.relu)
         ),
         Case(
-            "add_after_linear",
+            "add_after_linear_safe",
             "equal",
             chain(linear, lambda y: y.add_(1)),
             chain(linear, lambda y: y + 1),
-            "Linear 之后原地加法",
-            "addition in place after Linear",
         ),
         Case(
-            "mask_before_softmax",
+            "mask_before_softmax_safe",
             "equal",
             chain(linear, lambda s: s.masked_fill_(s > 0, -1e9), lambda s: F.softmax(s, -1)),
             chain(linear, lambda s: s.masked_fill(s > 0, -1e9), lambda s: F.softmax(s, -1)),
-            "softmax 之前原地掩码",
-            "mask in place before softmax",
         ),
         Case(
-            "silu_after_linear",
+            "silu_after_linear_safe",
             "equal",
             chain(linear, partial(F.silu, inplace=True)),
             chain(linear, F.silu),
-            "Linear 之后原地 SiLU",
-            "SiLU in place after Linear",
         ),
         Case(
-            "residual_into_branch",
+            "residual_into_branch_safe",
             "equal",
             partial(add_to_branch, W),
             lambda x: F.linear(x, W) + x,
-            "残差加到分支上：f += x",
-            "residual added to the branch: f += x",
         ),
         Case(
-            "residual_into_input",
+            "residual_into_input_raises",
             "raises",
             partial(add_to_input, W),
             lambda x: x + F.linear(x, W),
-            "残差加到输入上：x += f(x)",
-            "residual added to the input: x += f(x)",
         ),
         Case(
-            "mask_after_softmax",
+            "mask_after_softmax_raises",
             "raises",
             chain(lambda s: F.softmax(s, -1), lambda p: p.masked_fill_(p > 0.1, 0)),
             chain(lambda s: F.softmax(s, -1), lambda p: p.masked_fill(p > 0.1, 0)),
-            "softmax 之后原地掩码",
-            "mask in place after softmax",
         ),
         Case(
-            "scale_after_relu",
+            "scale_after_relu_raises",
             "raises",
             chain(linear, torch.relu_, lambda y: y.mul_(2)),
             chain(linear, torch.relu, lambda y: y * 2),
-            "ReLU 之后原地乘",
-            "times in place after ReLU",
         ),
         Case(
-            "row_of_saved",
+            "row_of_saved_raises",
             "raises",
             write_row,
             lambda x: torch.cat([torch.zeros_like(x[:1]), torch.sigmoid(x)[1:]]),
-            "经视图改写已保存张量的一行",
-            "one row of a saved tensor, through a view",
         ),
-        Case(
-            "detach_shares_counter",
-            "raises",
-            scale_detached,
-            twice,
-            "经 detach() 改写",
-            "through detach()",
-        ),
-        Case(
-            "no_grad_counts",
-            "raises",
-            scale_without_grad,
-            twice,
-            "在 no_grad 中改写",
-            "under no_grad",
-        ),
-        Case("data_is_silent", "wrong", scale_data, twice, "经 .data 改写", "through .data"),
-        Case(
-            "hooks_are_silent",
-            "wrong",
-            scale_under_hooks,
-            twice,
-            "已保存张量经过 pack 钩子",
-            "a saved tensor that went through a pack hook",
-        ),
+        Case("detach_shares_counter_raises", "raises", scale_detached, twice),
+        Case("no_grad_counts_raises", "raises", scale_without_grad, twice),
+        Case("data_is_silent_wrong", "wrong", scale_data, twice),
+        Case("hooks_are_silent_wrong", "wrong", scale_under_hooks, twice),
     )
 
 
@@ -301,58 +341,10 @@ def forward_peak(activation: Layer, x: Tensor, up: Tensor, down: Tensor) -> int:
 
 # --- the demo ------------------------------------------------------------------------------------
 
-OUTCOME: Text = {
-    "zh": "同一组数原地与非原地各算一次梯度，逐位比较，或捕获错误",
-    "en": "the gradient in place and out of place on the same numbers, compared bit by bit; errors caught",
-}
-SAVED: Text = {
-    "zh": "Linear、激活、Linear 在输入之外保存的字节除以元素数，fp32",
-    "en": "bytes that Linear, activation, Linear save beyond the input, over its elements, fp32",
-}
-PEAK: Text = {
-    "zh": "h → 4h → h 的前向中同时存活的字节峰值，不含输入与参数，fp32",
-    "en": "peak of live bytes in the forward of h → 4h → h, without input and parameters, fp32",
-}
-SUFFIX: dict[Outcome, str] = {"equal": "safe", "raises": "raises", "wrong": "wrong"}
-ACTIVATION_NAMES = {
-    "relu": "ReLU",
-    "leaky_relu": "leaky ReLU",
-    "silu": "SiLU",
-    "dropout": "dropout",
-}
-
-
-def exact(name: str, value: float, unit: Literal["", "B"], label: Text, how: Text) -> Metric:
-    """An exact metric."""
-    return Metric(name, value, unit, "exact", label, how)
-
-
-def saved_figure(saved: dict[str, tuple[float, float]]) -> Figure:
-    """Bytes saved an element by activation, out of place and in place."""
-    names = [
-        {"zh": f"{ACTIVATION_NAMES[name]}{zh}", "en": f"{ACTIVATION_NAMES[name]}{en}"}
-        for name in saved
-        for zh, en in (("", ""), ("，原地", ", in place"))
-    ]
-    values = tuple(value for pair in saved.values() for value in pair)
-    return Figure(
-        "saved_by_form",
-        {"zh": "Linear、激活、Linear 保存的字节", "en": "Saved by Linear, activation, Linear"},
-        Axis({"zh": "激活", "en": "activation"}, categories=tuple(names)),
-        Axis({"zh": "字节/元素", "en": "bytes an element"}, "B"),
-        (
-            Series(
-                {"zh": "保存的字节", "en": "bytes saved"},
-                tuple(map(float, range(len(values)))),
-                values,
-                "bar",
-            ),
-        ),
-    )
-
 
 def run(config: Config, progress: Progress) -> Result:
     """Outcomes, then saved bytes, then the forward's peak."""
+    found = Findings(MEASURES, config)
     h = config.width
     generator = torch.Generator().manual_seed(config.seed)
 
@@ -363,55 +355,24 @@ def run(config: Config, progress: Progress) -> Result:
     x, W, up, down = draw(config.tokens, h), draw(h, h), draw(4 * h, h), draw(h, 4 * h)
 
     progress(0.0, "outcomes")
-    metrics = [
-        exact(
-            f"{case.name}_{SUFFIX[case.outcome]}",
-            observe(case, x) == case.outcome,
-            "",
-            {"zh": case.zh, "en": case.en},
-            OUTCOME,
-        )
-        for case in cases(W)
-    ]
-    label: Text = {"zh": "叶子张量当场拒绝原地操作", "en": "a leaf refuses on the spot"}
-    metrics.append(exact("leaf_raises", leaf_raises(x), "", label, OUTCOME))
+    for case in cases(W):
+        found[case.name] = observe(case, x) == case.outcome
+    found["leaf_raises"] = leaf_raises(x)
 
     progress(0.5, "bytes")
-    saved = {
-        name: (saved_bytes_per_element(out, x, W), saved_bytes_per_element(inplace, x, W))
-        for name, (out, inplace) in activations().items()
-    }
-    for name, (out_bytes, in_bytes) in saved.items():
-        title = ACTIVATION_NAMES[name]
-        metrics += [
-            exact(f"{name}_saved", out_bytes, "B", {"zh": f"{title}，非原地", "en": title}, SAVED),
-            exact(
-                f"{name}_inplace_saved",
-                in_bytes,
-                "B",
-                {"zh": f"{title}，原地", "en": f"{title} in place"},
-                SAVED,
-            ),
-        ]
+    saved: dict[str, float] = {}
+    for name, (out_of_place, inplace) in activations().items():
+        saved[name] = saved_bytes_per_element(out_of_place, x, W)
+        saved[f"{name}_inplace"] = saved_bytes_per_element(inplace, x, W)
+    for form, nbytes in saved.items():
+        found[f"{form}_saved"] = nbytes
+    bars = Line("saved", range(len(saved)), list(saved.values()))
+    found.draw("saved_by_form", bars, places=saved)
 
     progress(0.9, "peak")
-    peaks = [forward_peak(relu, x, up, down) for relu in (torch.relu, torch.relu_)]
-    metrics += [
-        exact("forward_peak", peaks[0], "B", {"zh": "前向峰值", "en": "forward peak"}, PEAK),
-        exact(
-            "inplace_forward_peak",
-            peaks[1],
-            "B",
-            {"zh": "原地时的前向峰值", "en": "forward peak in place"},
-            PEAK,
-        ),
-        exact(
-            "peak_ratio",
-            peaks[1] / peaks[0],
-            "",
-            {"zh": "前向峰值之比，原地比非原地", "en": "forward peak, in place over out of place"},
-            PEAK,
-        ),
-    ]
+    peak, inplace_peak = (forward_peak(relu, x, up, down) for relu in (torch.relu, torch.relu_))
+    found["forward_peak"] = peak
+    found["inplace_forward_peak"] = inplace_peak
+    found["peak_ratio"] = inplace_peak / peak
     progress(1.0, "")
-    return Result(tuple(metrics), (saved_figure(saved),))
+    return found.result()

@@ -33,18 +33,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import LiveMemory, allocator_peak, count_flops, fake, saved_tensors
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    Unit,
-    parameter,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory, allocator_peak, count_flops, fake, saved_tensors
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 GPU = 4
 TITLE: Text = {"zh": "词表 logits 的显存", "en": "The memory of logits"}
@@ -52,6 +43,83 @@ QUESTION: Text = {
     "zh": "交叉熵保存多少字节，峰值多少？怎样分块才真的有用？",
     "en": "What does cross-entropy save and what is its peak? Which way of chunking helps?",
 }
+
+MEASURES = """
+[[method]]
+kind = "bounded"
+how = ["fp32 小例，‖结果 − fp64‖/‖fp64‖ 的最大值", "small case in fp32, the largest"]
+bound = 1e-6
+reason = ["约 8 倍 fp32 机器精度", "about 8 times the machine epsilon of fp32"]
+[method.metrics]
+worst_error = [
+  "",
+  "五种做法的 loss、dx、dW 对 fp64 的相对误差",
+  "relative error of loss, dx and dW in all five ways, against fp64",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "为反向保存的字节，不含 x 与 W；fake 张量，bf16",
+  "bytes saved for the backward, without x and W; fake tensors, bf16",
+]
+[method.metrics]
+saved_per_logit = ["B", "每个 logit 保存的字节", "saved for a logit"]
+low_saved_per_logit = ["B", "同上，不升到 fp32", "the same, not in fp32"]
+naive_saved = ["B", "一次算完，保存", "all at once, saved"]
+chunked_saved = ["B", "分块不重算，保存", "chunked, saved"]
+chunked_saved_ratio = ["", "分块不重算与一次算完的保存之比", "chunked over at once"]
+recomputed_saved = ["B", "分块并重算，保存", "chunked and recomputed, saved"]
+fused_saved = ["B", "前向里就算梯度，保存", "gradients in the forward, saved"]
+
+[[method]]
+kind = "exact"
+how = [
+  "前向加反向中同时存活的字节峰值，含 dx 与 dW，不含 x、W、y；fake 张量，bf16",
+  "peak of live bytes in forward and backward, with dx and dW, without x, W, y; fake, bf16",
+]
+[method.metrics]
+peak_per_logit = ["B", "每个 logit 的峰值字节", "peak for a logit"]
+peak_over_saved = ["", "峰值与保存之比（按 logit）", "peak over saved, for a logit"]
+peak_over_bf16 = ["", "峰值与 bf16 logits 之比", "peak over logits in bf16"]
+naive_peak = ["B", "一次算完，峰值", "all at once, peak"]
+low_peak = ["B", "bf16 交叉熵，峰值", "cross-entropy in bf16, peak"]
+chunked_peak = ["B", "分块不重算，峰值", "chunked, peak"]
+recomputed_peak = ["B", "分块并重算，峰值", "chunked and recomputed, peak"]
+fused_peak = ["B", "前向里就算梯度，峰值", "gradients in the forward, peak"]
+fused_peak_ratio = ["", "一次算完与前向算梯度的峰值之比", "at once over fused, peak"]
+
+[[method]]
+kind = "exact"
+how = [
+  "FlopCounterMode 数出的矩阵乘 FLOPs，与一次算完之比",
+  "FLOPs of matrix products as FlopCounterMode counts them, over doing all at once",
+]
+[method.metrics]
+recomputed_flops_ratio = ["", "分块并重算的 FLOPs", "FLOPs, chunked and recomputed"]
+fused_flops_ratio = ["", "前向里就算梯度的 FLOPs", "FLOPs, gradients in the forward"]
+
+[[method]]
+kind = "measured"
+how = [
+  "第二次运行的 torch.cuda.max_memory_allocated，减去运行前已分配的字节",
+  "torch.cuda.max_memory_allocated of a second run, less what was allocated before it",
+]
+only = "gpu"
+[method.metrics]
+naive_allocated = ["B", "一次算完，分配的峰值", "all at once, peak allocated"]
+recomputed_allocated = ["B", "分块并重算，分配的峰值", "chunked and recomputed, peak allocated"]
+fused_allocated = ["B", "前向里就算梯度，分配的峰值", "gradients in the forward, peak allocated"]
+
+[figure.peak_over_chunks]
+title = ["块数与峰值", "Peak over the number of chunks"]
+x = {label = ["块数 k", "chunks k"], scale = "log2"}
+y = {label = ["峰值字节", "peak bytes"], unit = "B", scale = "log2"}
+[figure.peak_over_chunks.series]
+chunked = ["measured", "分块，不重算", "chunked"]
+recomputed = ["measured", "分块并重算", "chunked and recomputed"]
+fused = ["measured", "前向里就算梯度", "gradients in the forward"]
+"""
 
 
 @dataclass(frozen=True)
@@ -209,134 +277,62 @@ def flops(loss: Loss, config: Config) -> int:
     return count_flops(lambda: results(loss, *X))
 
 
-def allocated(config: Config) -> tuple[Metric, ...]:
+def allocated(config: Config, found: Findings) -> None:
     """On a GPU: the allocator's peak of forward and backward at full size, in bf16."""
     T, h, V = config.tokens, config.width, config.vocabulary
     with torch.device(config.device):
         x = torch.randn(T, h, dtype=torch.bfloat16, requires_grad=True)
         W = torch.randn(V, h, dtype=torch.bfloat16, requires_grad=True)
         y = torch.randint(V, (T,))
-    labels = {
-        "naive": ("一次算完", "all at once"),
-        "recomputed": ("分块并重算", "chunked and recomputed"),
-        "fused": ("前向里就算梯度", "gradients in the forward"),
-    }
-    return tuple(
-        allocator_peak(
-            f"{name}_allocated",
-            {"zh": f"{zh}，分配的峰值", "en": f"{en}, peak allocated"},
-            partial(results, ways(config.chunks)[name], x, W, y),
-        )
-        for name, (zh, en) in labels.items()
-    )
+    for name in ("naive", "recomputed", "fused"):
+        step = partial(results, ways(config.chunks)[name], x, W, y)
+        found[f"{name}_allocated"] = allocator_peak(step)
 
 
 # --- the demo ------------------------------------------------------------------------------------
 
-SAVED: Text = {
-    "zh": "为反向保存的字节，不含 x 与 W；fake 张量，bf16",
-    "en": "bytes saved for the backward, without x and W; fake tensors, bf16",
-}
-PEAK: Text = {
-    "zh": "前向加反向中同时存活的字节峰值，含 dx 与 dW，不含 x、W、y；fake 张量，bf16",
-    "en": "peak of live bytes in forward and backward, with dx and dW, without x, W, y; fake, bf16",
-}
-FLOPS: Text = {
-    "zh": "FlopCounterMode 数出的矩阵乘 FLOPs，与一次算完之比",
-    "en": "FLOPs of matrix products as FlopCounterMode counts them, over doing all at once",
-}
-
-# name: unit, 中文, English, how
-EXACT: dict[str, tuple[Unit, str, str, Text]] = {
-    "saved_per_logit": ("B", "每个 logit 保存的字节", "saved for a logit", SAVED),
-    "low_saved_per_logit": ("B", "同上，不升到 fp32", "the same, not in fp32", SAVED),
-    "peak_per_logit": ("B", "每个 logit 的峰值字节", "peak for a logit", PEAK),
-    "peak_over_saved": ("", "峰值与保存之比（按 logit）", "peak over saved, for a logit", PEAK),
-    "peak_over_bf16": ("", "峰值与 bf16 logits 之比", "peak over logits in bf16", PEAK),
-    "naive_saved": ("B", "一次算完，保存", "all at once, saved", SAVED),
-    "naive_peak": ("B", "一次算完，峰值", "all at once, peak", PEAK),
-    "low_peak": ("B", "bf16 交叉熵，峰值", "cross-entropy in bf16, peak", PEAK),
-    "chunked_saved": ("B", "分块不重算，保存", "chunked, saved", SAVED),
-    "chunked_saved_ratio": ("", "分块不重算与一次算完的保存之比", "chunked over at once", SAVED),
-    "chunked_peak": ("B", "分块不重算，峰值", "chunked, peak", PEAK),
-    "recomputed_saved": ("B", "分块并重算，保存", "chunked and recomputed, saved", SAVED),
-    "recomputed_peak": ("B", "分块并重算，峰值", "chunked and recomputed, peak", PEAK),
-    "fused_saved": ("B", "前向里就算梯度，保存", "gradients in the forward, saved", SAVED),
-    "fused_peak": ("B", "前向里就算梯度，峰值", "gradients in the forward, peak", PEAK),
-    "fused_peak_ratio": ("", "一次算完与前向算梯度的峰值之比", "at once over fused, peak", PEAK),
-    "recomputed_flops_ratio": ("", "分块并重算的 FLOPs", "FLOPs, chunked and recomputed", FLOPS),
-    "fused_flops_ratio": ("", "前向里就算梯度的 FLOPs", "FLOPs, gradients in the forward", FLOPS),
-}
-
-
-def chunk_figure(config: Config) -> Figure:
-    """The peak over the number of chunks, for each way of chunking."""
-    T, h, V = config.tokens, config.width, config.vocabulary
-    counts = [1, 2, 4, 8, 16, 32]
-
-    def curve(name: str, zh: str, en: str) -> Series:
-        peaks = [float(memory(ways(k)[name], T, h, V).peak) for k in counts]
-        return Series({"zh": zh, "en": en}, tuple(map(float, counts)), tuple(peaks))
-
-    return Figure(
-        "peak_over_chunks",
-        {"zh": "块数与峰值", "en": "Peak over the number of chunks"},
-        Axis({"zh": "块数 k", "en": "chunks k"}, scale="log2"),
-        Axis({"zh": "峰值字节", "en": "peak bytes"}, "B", "log2"),
-        (
-            curve("chunked", "分块，不重算", "chunked"),
-            curve("recomputed", "分块并重算", "chunked and recomputed"),
-            curve("fused", "前向里就算梯度", "gradients in the forward"),
-        ),
-    )
+CHUNKS = (1, 2, 4, 8, 16, 32)
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Errors, then memory of every way, FLOPs, and the peak over the chunks."""
+    found = Findings(MEASURES, config)
     T, h, V, k = config.tokens, config.width, config.vocabulary, config.chunks
     progress(0.0, "fp64")
-    error = worst_error(config)
+    found["worst_error"] = worst_error(config)
+
     progress(0.2, "memory")
     told = {name: memory(loss, T, h, V) for name, loss in ways(k).items()}
+    for name, way in told.items():
+        found[f"{name}_peak"] = way.peak
+        if name != "low":
+            found[f"{name}_saved"] = way.saved
+    found["chunked_saved_ratio"] = told["chunked"].saved / told["naive"].saved
+    found["fused_peak_ratio"] = told["naive"].peak / told["fused"].peak
     # What grows by one logit for each token: twice the vocabulary, with dW's growth taken off.
     wider = memory(naive, T, h, 2 * V)
     low_wider = memory(low_precision, T, h, 2 * V)
     peak_growth = (wider.peak - told["naive"].peak) / (T * V)
     saved_growth = (wider.saved - told["naive"].saved) / (T * V)
+    found["saved_per_logit"] = saved_growth
+    found["low_saved_per_logit"] = (low_wider.saved - told["low"].saved) / (T * V)
+    found["peak_per_logit"] = peak_growth
+    found["peak_over_saved"] = peak_growth / saved_growth
+    found["peak_over_bf16"] = peak_growth / torch.bfloat16.itemsize
+
     progress(0.5, "FLOPs")
     base = flops(naive, config)
-    values: dict[str, float] = {
-        "saved_per_logit": saved_growth,
-        "low_saved_per_logit": (low_wider.saved - told["low"].saved) / (T * V),
-        "peak_per_logit": peak_growth,
-        "peak_over_saved": peak_growth / saved_growth,
-        "peak_over_bf16": peak_growth / torch.bfloat16.itemsize,
-        "chunked_saved_ratio": told["chunked"].saved / told["naive"].saved,
-        "fused_peak_ratio": told["naive"].peak / told["fused"].peak,
-        "recomputed_flops_ratio": flops(ways(4)["recomputed"], config) / base,
-        "fused_flops_ratio": flops(ways(4)["fused"], config) / base,
-    }
-    for name, found in told.items():
-        values |= {f"{name}_saved": found.saved, f"{name}_peak": found.peak}
-    exact = tuple(
-        Metric(name, values[name], unit, "exact", {"zh": zh, "en": en}, how)
-        for name, (unit, zh, en, how) in EXACT.items()
-    )
-    bounded = Metric(
-        "worst_error",
-        error,
-        "",
-        "bounded",
-        {
-            "zh": "五种做法的 loss、dx、dW 对 fp64 的相对误差",
-            "en": "relative error of loss, dx and dW in all five ways, against fp64",
-        },
-        {"zh": "fp32 小例，‖结果 − fp64‖/‖fp64‖ 的最大值", "en": "small case in fp32, the largest"},
-        1e-6,
-        {"zh": "约 8 倍 fp32 机器精度", "en": "about 8 times the machine epsilon of fp32"},
-    )
+    found["recomputed_flops_ratio"] = flops(ways(4)["recomputed"], config) / base
+    found["fused_flops_ratio"] = flops(ways(4)["fused"], config) / base
+
     progress(0.7, "figure")
-    figure = chunk_figure(config)
+    curves = {
+        name: [memory(ways(n)[name], T, h, V).peak for n in CHUNKS]
+        for name in ("chunked", "recomputed", "fused")
+    }
+    found.draw("peak_over_chunks", *(Line(name, CHUNKS, peaks) for name, peaks in curves.items()))
+    if config.device == "cuda":
+        progress(0.9, "allocator")
+        allocated(config, found)
     progress(1.0, "")
-    on_gpu = allocated(config) if config.device == "cuda" else ()
-    return Result((bounded, *exact, *on_gpu), (figure,))
+    return found.result()

@@ -22,7 +22,6 @@ The measurement
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,22 +30,108 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 
 from runnable_demos import memory_breakdown
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "损失缩放", "en": "Loss scaling"}
 QUESTION: Text = {
     "zh": "fp16 会丢掉哪些梯度，怎样找回来，缩放因子由谁来定？",
     "en": "Which gradients does fp16 lose, what brings them back, and who chooses the factor?",
 }
+
+MEASURES = """
+[[method]]
+kind = "computed"
+how = ["由设置给定", "as configured"]
+[method.metrics]
+gradients = ["", "送出的梯度", "gradients sent"]
+
+[[method]]
+kind = "exact"
+how = [
+  "梯度为 2^0、2^-1、… 的 fp16 张量经 autograd 反传，数收到的值",
+  "gradients 2^0, 2^-1, … sent through autograd to an fp16 tensor, those received counted",
+]
+[method.metrics]
+lost_unscaled = ["", "不缩放：变成 0 的", "unscaled: those that become 0"]
+lost_scaled = ["", "S = 2^15：变成 0 的", "S = 2^15: those that become 0"]
+lost_bf16 = ["", "bf16，不缩放：变成 0 的", "bf16, unscaled: those that become 0"]
+recovered_exactly = ["", "S = 2^15：收到的全部精确", "S = 2^15: all arrive exactly"]
+overflowed_excessive = ["", "S = 2^17：溢出的", "S = 2^17: those that overflow"]
+smallest_kept = ["", "不缩放时收到的最小梯度", "smallest gradient received unscaled"]
+smallest_good_scale = ["", "一个都不丢的最小 S", "smallest S that loses none"]
+largest_good_scale = ["", "一个都不溢出的最大 S", "largest S that overflows none"]
+
+[[method]]
+kind = "exact"
+how = ["torch.amp.GradScaler 的真实一步", "real steps of torch.amp.GradScaler"]
+[method.metrics]
+initial_scale = ["", "GradScaler 的初始 S", "GradScaler's initial S"]
+scale_after_overflow = ["", "遇到无穷后的 S", "S after an infinity"]
+overflow_skips_the_step = ["", "遇到无穷时跳过这一步", "the step is skipped at an infinity"]
+growth = ["", "连续成功后 S 的倍数", "factor on S after a run of good steps"]
+clipped_without_unscale = [
+  "",
+  "不先 unscale_ 就裁剪到 1：真实梯度",
+  "clipped to 1 without unscale_: the true gradient",
+]
+clipped_after_unscale = ["", "先 unscale_ 再裁剪到 1：真实梯度", "clipped to 1 after unscale_: the true gradient"]
+
+[[method]]
+kind = "exact"
+how = [
+  "小 GPT 在 autocast 下反传一次，检查每个 Linear 输出收到的梯度",
+  "one backward of a small GPT under autocast; the gradients that each Linear's output receives",
+]
+[method.metrics]
+model_loses_half = [
+  "",
+  "GPT，fp16，损失再除以 1024：过半梯度变成 0",
+  "GPT, fp16, loss divided by another 1024: more than half of the gradients become 0",
+]
+bf16_is_blind_to_scale = [
+  "",
+  "GPT，bf16：除以 1024 与否，变成 0 的一样多",
+  "GPT, bf16: as many become 0 with the division by 1024 as without",
+]
+
+[[method]]
+kind = "bounded"
+how = [
+  "小 GPT 在 autocast 下反传一次，检查每个 Linear 输出收到的梯度",
+  "one backward of a small GPT under autocast; the gradients that each Linear's output receives",
+]
+bound = 0.01
+reason = [
+  "剩下的零来自 16 位相减时的抵消，与 CPU 的舍入有关，远不到百分之一",
+  "the zeros left come from cancellation in 16 bits and move with a CPU's rounding, far below a hundredth",
+]
+[method.metrics]
+model_lost_scaled = ["", "同上，S = 2^16：变成 0 的比例", "the same with S = 2^16: share that becomes 0"]
+model_lost_bf16 = ["", "同上，bf16，不缩放：变成 0 的比例", "the same in bf16, unscaled: share that becomes 0"]
+
+[figure.window]
+title = ["缩放因子太小丢梯度，太大溢出", "Too small a factor loses gradients, too large a one overflows"]
+x = {label = ["缩放因子 S", "factor S"], scale = "log2"}
+y = {label = ["梯度个数", "gradients"]}
+[figure.window.series]
+lost = ["measured", "变成 0，实测", "become 0, measured"]
+lost_theory = ["theory", "理论 S|g| ≤ 2^-25", "theory S|g| ≤ 2^-25"]
+overflowed = ["measured", "溢出，实测", "overflow, measured"]
+overflowed_theory = ["theory", "理论 S|g| ≥ 65520", "theory S|g| ≥ 65520"]
+
+[figure.model]
+title = [
+  "损失对越多 token 求平均，fp16 丢的梯度越多（小 GPT，不缩放）",
+  "The more tokens a loss averages, the more gradients fp16 loses (small GPT, unscaled)",
+]
+kind = "bounded"  # a few zeros come and go with a processor's rounding
+x = {label = ["损失再除以", "loss divided by another"], scale = "log2"}
+y = {label = ["变成 0 的比例", "share that becomes 0"]}
+[figure.model.series]
+fp16 = ["measured", "fp16，实测", "fp16, measured"]
+bf16 = ["measured", "bf16，实测", "bf16, measured"]
+"""
 
 
 @dataclass(frozen=True)
@@ -193,181 +278,63 @@ def lost_share(config: Config, dtype: torch.dtype, scale: float) -> float:
 
 # --- the run -------------------------------------------------------------------------------------
 
-HOW_POWERS: Text = {
-    "zh": "梯度为 2^0、2^-1、… 的 fp16 张量经 autograd 反传，数收到的值",
-    "en": "gradients 2^0, 2^-1, … sent through autograd to an fp16 tensor, those received counted",
-}
-HOW_SCALER: Text = {
-    "zh": "torch.amp.GradScaler 的真实一步",
-    "en": "real steps of torch.amp.GradScaler",
-}
-HOW_MODEL: Text = {
-    "zh": "小 GPT 在 autocast 下反传一次，检查每个 Linear 输出收到的梯度",
-    "en": "one backward of a small GPT under autocast; the gradients that each Linear's output receives",
-}
-
 
 def run(config: Config, progress: Progress) -> Result:
     """Count gradients of known size, watch the scaler, then a model."""
-    g = powers(config)
-    plain, scaled, wide = count(g, FP16, 1.0), count(g, FP16, 2.0**15), count(g, BF16, 1.0)
-    excessive = count(g, FP16, 2.0**17)
+    found = Findings(MEASURES, config)
+    count_powers(config, found)
+
     facts = meet_an_overflow(config.device)
+    found["initial_scale"] = facts.initial
+    found["scale_after_overflow"] = facts.after_overflow
+    found["overflow_skips_the_step"] = not facts.weight_moved_at_overflow
+    found["growth"] = facts.after_growth / facts.after_overflow
+    found["clipped_without_unscale"] = facts.clipped_without_unscale
+    found["clipped_after_unscale"] = facts.clipped_after_unscale
+
     progress(0.5, "GPT")
-    shares = {k: lost_share(config, FP16, 2.0**-k) for k in ACCUMULATED}
-    shares_bf16 = {k: lost_share(config, BF16, 2.0**-k) for k in ACCUMULATED}
-    scaled_share = lost_share(config, FP16, 2.0 ** (16 - 10))
-    progress(0.9, "scales")
-    best = usable_scales(g)
-    metrics = (
-        Metric(
-            "gradients",
-            len(g),
-            "",
-            "computed",
-            {"zh": "送出的梯度", "en": "gradients sent"},
-            {"zh": "由设置给定", "en": "as configured"},
-        ),
-        _exact(
-            "lost_unscaled",
-            plain.lost,
-            {"zh": "不缩放：变成 0 的", "en": "unscaled: those that become 0"},
-            HOW_POWERS,
-        ),
-        _exact(
-            "lost_scaled",
-            scaled.lost,
-            {"zh": "S = 2^15：变成 0 的", "en": "S = 2^15: those that become 0"},
-            HOW_POWERS,
-        ),
-        _exact(
-            "lost_bf16",
-            wide.lost,
-            {"zh": "bf16，不缩放：变成 0 的", "en": "bf16, unscaled: those that become 0"},
-            HOW_POWERS,
-        ),
-        _exact(
-            "recovered_exactly",
-            scaled.exact and scaled.lost == 0,
-            {"zh": "S = 2^15：收到的全部精确", "en": "S = 2^15: all arrive exactly"},
-            HOW_POWERS,
-        ),
-        _exact(
-            "overflowed_excessive",
-            excessive.overflowed,
-            {"zh": "S = 2^17：溢出的", "en": "S = 2^17: those that overflow"},
-            HOW_POWERS,
-        ),
-        _exact(
-            "smallest_kept",
-            float(received(g, FP16, 1.0)[received(g, FP16, 1.0) > 0].min()),
-            {"zh": "不缩放时收到的最小梯度", "en": "smallest gradient received unscaled"},
-            HOW_POWERS,
-        ),
-        _exact(
-            "smallest_good_scale",
-            min(best),
-            {"zh": "一个都不丢的最小 S", "en": "smallest S that loses none"},
-            HOW_POWERS,
-        ),
-        _exact(
-            "largest_good_scale",
-            max(best),
-            {"zh": "一个都不溢出的最大 S", "en": "largest S that overflows none"},
-            HOW_POWERS,
-        ),
-        _exact(
-            "initial_scale",
-            facts.initial,
-            {"zh": "GradScaler 的初始 S", "en": "GradScaler's initial S"},
-            HOW_SCALER,
-        ),
-        _exact(
-            "scale_after_overflow",
-            facts.after_overflow,
-            {"zh": "遇到无穷后的 S", "en": "S after an infinity"},
-            HOW_SCALER,
-        ),
-        _exact(
-            "overflow_skips_the_step",
-            not facts.weight_moved_at_overflow,
-            {"zh": "遇到无穷时跳过这一步", "en": "the step is skipped at an infinity"},
-            HOW_SCALER,
-        ),
-        _exact(
-            "growth",
-            facts.after_growth / facts.after_overflow,
-            {"zh": "连续成功后 S 的倍数", "en": "factor on S after a run of good steps"},
-            HOW_SCALER,
-        ),
-        _exact(
-            "clipped_without_unscale",
-            facts.clipped_without_unscale,
-            {
-                "zh": "不先 unscale_ 就裁剪到 1：真实梯度",
-                "en": "clipped to 1 without unscale_: the true gradient",
-            },
-            HOW_SCALER,
-        ),
-        _exact(
-            "clipped_after_unscale",
-            facts.clipped_after_unscale,
-            {
-                "zh": "先 unscale_ 再裁剪到 1：真实梯度",
-                "en": "clipped to 1 after unscale_: the true gradient",
-            },
-            HOW_SCALER,
-        ),
-        _exact(
-            "model_loses_half",
-            shares[10] > 0.5,
-            {
-                "zh": "GPT，fp16，损失再除以 1024：过半梯度变成 0",
-                "en": "GPT, fp16, loss divided by another 1024: more than half of the gradients become 0",
-            },
-            HOW_MODEL,
-        ),
-        _bounded(
-            "model_lost_scaled",
-            scaled_share,
-            {
-                "zh": "同上，S = 2^16：变成 0 的比例",
-                "en": "the same with S = 2^16: share that becomes 0",
-            },
-        ),
-        _bounded(
-            "model_lost_bf16",
-            shares_bf16[10],
-            {
-                "zh": "同上，bf16，不缩放：变成 0 的比例",
-                "en": "the same in bf16, unscaled: share that becomes 0",
-            },
-        ),
-        _exact(
-            "bf16_is_blind_to_scale",
-            shares_bf16[10] == shares_bf16[0],
-            {
-                "zh": "GPT，bf16：除以 1024 与否，变成 0 的一样多",
-                "en": "GPT, bf16: as many become 0 with the division by 1024 as without",
-            },
-            HOW_MODEL,
-        ),
+    fp16 = {k: lost_share(config, FP16, 2.0**-k) for k in ACCUMULATED}
+    bf16 = {k: lost_share(config, BF16, 2.0**-k) for k in ACCUMULATED}
+    found["model_loses_half"] = fp16[10] > 0.5
+    found["model_lost_scaled"] = lost_share(config, FP16, 2.0 ** (16 - 10))
+    found["model_lost_bf16"] = bf16[10]
+    found["bf16_is_blind_to_scale"] = bf16[10] == bf16[0]
+    divisors = [2.0**k for k in ACCUMULATED]
+    found.draw(
+        "model",
+        Line("fp16", divisors, list(fp16.values())),
+        Line("bf16", divisors, list(bf16.values())),
     )
     progress(1.0, "")
-    return Result(metrics, (window_figure(g), model_figure(shares, shares_bf16)))
+    return found.result()
 
 
-def _exact(name: str, value: float, label: Text, how: Text) -> Metric:
-    return Metric(name, value, "", "exact", label, how)
+def count_powers(config: Config, found: Findings) -> None:
+    """Gradients 2^0, 2^-1, …: how many are lost and how many overflow, over S."""
+    g = powers(config)
+    found["gradients"] = len(g)
+    found["lost_unscaled"] = count(g, FP16, 1.0).lost
+    scaled = count(g, FP16, 2.0**15)
+    found["lost_scaled"] = scaled.lost
+    found["recovered_exactly"] = scaled.exact and scaled.lost == 0
+    found["lost_bf16"] = count(g, BF16, 1.0).lost
+    found["overflowed_excessive"] = count(g, FP16, 2.0**17).overflowed
+    arrived = received(g, FP16, 1.0)
+    found["smallest_kept"] = float(arrived[arrived > 0].min())
+    good = usable_scales(g)
+    found["smallest_good_scale"] = min(good)
+    found["largest_good_scale"] = max(good)
 
-
-def _bounded(name: str, value: float, label: Text) -> Metric:
-    reason = {
-        "zh": "剩下的零来自 16 位相减时的抵消，与 CPU 的舍入有关，远不到百分之一",
-        "en": "the zeros left come from cancellation in 16 bits and move with a CPU's rounding, "
-        "far below a hundredth",
-    }
-    return Metric(name, value, "", "bounded", label, HOW_MODEL, 0.01, reason)
+    scales = [2.0**k for k in range(0, 31, 2)]
+    counts = [count(g, FP16, s) for s in scales]
+    sizes = g.tolist()
+    found.draw(
+        "window",
+        Line("lost", scales, [c.lost for c in counts]),
+        Line("lost_theory", scales, [sum(s * x <= 2.0**-25 for x in sizes) for s in scales]),
+        Line("overflowed", scales, [c.overflowed for c in counts]),
+        Line("overflowed_theory", scales, [sum(s * x >= 65520 for x in sizes) for s in scales]),
+    )
 
 
 def usable_scales(gradients: Tensor) -> list[float]:
@@ -378,67 +345,3 @@ def usable_scales(gradients: Tensor) -> list[float]:
         if found.lost == found.overflowed == 0:
             good.append(2.0**k)
     return good
-
-
-def window_figure(gradients: Tensor) -> Figure:
-    """Lines: gradients lost and overflowed over S, with what the model predicts."""
-    exponents: Sequence[int] = range(0, 31, 2)
-    found = [count(gradients, FP16, 2.0**k) for k in exponents]
-    xs = tuple(2.0**k for k in exponents)
-    sizes = gradients.tolist()
-    return Figure(
-        "window",
-        {
-            "zh": "缩放因子太小丢梯度，太大溢出",
-            "en": "Too small a factor loses gradients, too large a one overflows",
-        },
-        Axis({"zh": "缩放因子 S", "en": "factor S"}, scale="log2"),
-        Axis({"zh": "梯度个数", "en": "gradients"}),
-        (
-            Series(
-                {"zh": "变成 0，实测", "en": "become 0, measured"},
-                xs,
-                tuple(float(c.lost) for c in found),
-            ),
-            Series(
-                {"zh": "理论 S|g| ≤ 2^-25", "en": "theory S|g| ≤ 2^-25"},
-                xs,
-                tuple(float(sum(s * g <= 2.0**-25 for g in sizes)) for s in xs),
-                "theory",
-            ),
-            Series(
-                {"zh": "溢出，实测", "en": "overflow, measured"},
-                xs,
-                tuple(float(c.overflowed) for c in found),
-            ),
-            Series(
-                {"zh": "理论 S|g| ≥ 65520", "en": "theory S|g| ≥ 65520"},
-                xs,
-                tuple(float(sum(s * g >= 65520 for g in sizes)) for s in xs),
-                "theory",
-            ),
-        ),
-    )
-
-
-def model_figure(fp16: dict[int, float], bf16: dict[int, float]) -> Figure:
-    """Lines: the share of a GPT's gradients that vanish, over the tokens that the loss averages."""
-    names = {"fp16": fp16, "bf16": bf16}
-    return Figure(
-        "model",
-        {
-            "zh": "损失对越多 token 求平均，fp16 丢的梯度越多（小 GPT，不缩放）",
-            "en": "The more tokens a loss averages, the more gradients fp16 loses (small GPT, unscaled)",
-        },
-        Axis({"zh": "损失再除以", "en": "loss divided by another"}, scale="log2"),
-        Axis({"zh": "变成 0 的比例", "en": "share that becomes 0"}),
-        tuple(
-            Series(
-                {"zh": f"{name}，实测", "en": f"{name}, measured"},
-                tuple(2.0**k for k in shares),
-                tuple(shares.values()),
-                kind="bounded",  # a few zeros come and go with a processor's rounding
-            )
-            for name, shares in names.items()
-        ),
-    )

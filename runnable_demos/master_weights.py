@@ -34,25 +34,183 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from runnable_demos.measure import storage_bytes
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    Unit,
-    parameter,
-    sample,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import storage_bytes
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "主权重", "en": "Master weights"}
 QUESTION: Text = {
     "zh": "bf16 权重会丢掉哪些更新，用什么接住它们？",
     "en": "Which updates does a bf16 weight lose, and what keeps them?",
 }
+
+MEASURES = """
+[[method]]
+kind = "computed"
+how = ["由公式 1 + nu 算出", "the formula 1 + nu"]
+[method.metrics]
+true_sum = ["", "不舍入时的结果", "the result without rounding"]
+
+[[method]]
+kind = "exact"
+how = ["从 1 开始，逐次加同一个更新量", "from 1 on, the same update added again and again"]
+[method.metrics]
+bf16_after = ["", "bf16 权重的结果", "result of a bf16 weight"]
+master_after = ["", "fp32 主权重的结果，舍入到 bf16", "result of an fp32 master, rounded to bf16"]
+kahan_after = ["", "bf16 上 Kahan 补偿的结果", "result of Kahan's compensation in bf16"]
+
+[[method]]
+kind = "sampled"
+how = ["从 1 开始，逐次加同一个更新量", "from 1 on, the same update added again and again"]
+[method.metrics]
+stochastic_mean = ["", "随机舍入的结果，各权重的均值", "result of stochastic rounding, mean over the weights"]
+
+[[method]]
+kind = "exact"
+how = ["逐次减半", "halved until lost"]
+[method.metrics]
+smallest_kept_at_1 = ["", "w = 1 时能留下的最小 2 的幂", "smallest power of two kept at w = 1"]
+smallest_kept_below_2 = ["", "w 紧邻 2 之下时能留下的最小 2 的幂", "smallest power of two kept just below 2"]
+
+[[method]]
+kind = "exact"
+how = [
+  "2^-10 到 1 之间每个 bf16 数各走一步 PyTorch 的 Adam，梯度为 1",
+  "one step of PyTorch's Adam, gradient 1, on every bf16 number from 2^-10 to 1",
+]
+[method.metrics]
+moved_at_lr_1e2 = ["", "学习率 0.01：动了的权重比例", "learning rate 0.01: share of weights that move"]
+moved_at_lr_1e3 = ["", "学习率 0.001：动了的权重比例", "learning rate 0.001: share of weights that move"]
+moved_at_lr_1e4 = ["", "学习率 0.0001：动了的权重比例", "learning rate 0.0001: share of weights that move"]
+moved_at_lr_1e5 = ["", "学习率 1e-05：动了的权重比例", "learning rate 1e-05: share of weights that move"]
+moved_with_master_at_lr_1e5 = [
+  "",
+  "学习率 1e-05：动了的 fp32 主权重比例",
+  "learning rate 1e-05: share of fp32 masters that move",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "torch.optim.AdamW 自己的 exp_avg_sq：梯度为 1，走 1000 步",
+  "exp_avg_sq of torch.optim.AdamW itself: 1000 steps with gradients of 1",
+]
+[method.metrics]
+bf16_moment_loop_rises_to = [
+  "",
+  "bf16 的二阶矩升到（for 循环，β₂ = 0.999）",
+  "a bf16 second moment rises to (for loop, β₂ = 0.999)",
+]
+bf16_moment_foreach_rises_to = [
+  "",
+  "bf16 的二阶矩升到（foreach，β₂ = 0.999）",
+  "a bf16 second moment rises to (foreach, β₂ = 0.999)",
+]
+bf16_moment_fused_rises_to = [
+  "",
+  "bf16 的二阶矩升到（融合，β₂ = 0.999）",
+  "a bf16 second moment rises to (fused, β₂ = 0.999)",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "torch.optim.AdamW 自己的 exp_avg_sq：梯度为 1 的 1000 步之后，再走梯度为 1/8 的 1000 步；应到 1/64",
+  "exp_avg_sq of torch.optim.AdamW itself: after 1000 steps with gradients of 1, 1000 more with 1/8; it should reach 1/64",
+]
+[method.metrics]
+bf16_moment_loop_falls_to_at_999 = [
+  "",
+  "bf16 的二阶矩降到（for 循环，β₂ = 0.999）",
+  "a bf16 second moment falls to (for loop, β₂ = 0.999)",
+]
+bf16_moment_loop_falls_to_at_99 = [
+  "",
+  "bf16 的二阶矩降到（for 循环，β₂ = 0.99）",
+  "a bf16 second moment falls to (for loop, β₂ = 0.99)",
+]
+bf16_moment_loop_falls_to_at_95 = [
+  "",
+  "bf16 的二阶矩降到（for 循环，β₂ = 0.95）",
+  "a bf16 second moment falls to (for loop, β₂ = 0.95)",
+]
+bf16_moment_foreach_falls_to_at_999 = [
+  "",
+  "bf16 的二阶矩降到（foreach，β₂ = 0.999）",
+  "a bf16 second moment falls to (foreach, β₂ = 0.999)",
+]
+bf16_moment_foreach_falls_to_at_99 = [
+  "",
+  "bf16 的二阶矩降到（foreach，β₂ = 0.99）",
+  "a bf16 second moment falls to (foreach, β₂ = 0.99)",
+]
+bf16_moment_foreach_falls_to_at_95 = [
+  "",
+  "bf16 的二阶矩降到（foreach，β₂ = 0.95）",
+  "a bf16 second moment falls to (foreach, β₂ = 0.95)",
+]
+bf16_moment_fused_falls_to_at_999 = [
+  "",
+  "bf16 的二阶矩降到（融合，β₂ = 0.999）",
+  "a bf16 second moment falls to (fused, β₂ = 0.999)",
+]
+bf16_moment_fused_falls_to_at_99 = [
+  "",
+  "bf16 的二阶矩降到（融合，β₂ = 0.99）",
+  "a bf16 second moment falls to (fused, β₂ = 0.99)",
+]
+bf16_moment_fused_falls_to_at_95 = [
+  "",
+  "bf16 的二阶矩降到（融合，β₂ = 0.95）",
+  "a bf16 second moment falls to (fused, β₂ = 0.95)",
+]
+
+[[method]]
+kind = "bounded"
+how = [
+  "torch.optim.AdamW 自己的 exp_avg_sq：梯度为 1，走 1000 步",
+  "exp_avg_sq of torch.optim.AdamW itself: 1000 steps with gradients of 1",
+]
+bound = 1e-3
+reason = [
+  "每步至多舍入两次，每次至多 2^-25，一千步累积不超过 6e-5",
+  "a step rounds twice, each by at most 2^-25, a thousand by less than 6e-5",
+]
+[method.metrics]
+fp32_moment_error = [
+  "",
+  "fp32 的二阶矩与闭式之差，三种实现中最大者",
+  "an fp32 second moment, off its closed form by; the worst of three ways",
+]
+
+[[method]]
+kind = "exact"
+how = ["存储的字节除以个数", "bytes of its storage over its elements"]
+[method.metrics]
+master_bytes_per_param = ["B/param", "主权重多占", "a master copy adds"]
+kahan_bytes_per_param = ["B/param", "Kahan 的补偿项多占", "Kahan's carry adds"]
+
+[figure.paths]
+title = ["每步加 2^-{exponent}：bf16 的权重一步也没走", "Adding 2^-{exponent} a step: the bf16 weight never moves"]
+x = {label = ["步数", "steps"]}
+y = {label = ["权重", "weight"]}
+[figure.paths.series]
+bf16 = ["measured", "bf16 权重", "bf16 weight"]
+master = ["measured", "fp32 主权重", "fp32 master"]
+kahan = ["measured", "bf16 + Kahan", "bf16 with Kahan"]
+theory = ["theory", "理论 1 + nu", "theory 1 + nu"]
+
+[figure.moved]
+title = [
+  "一步 Adam 能推动多少 bf16 权重（权重均匀分布在 2^-10 到 1 的十个 2 倍区间）",
+  "How many bf16 weights one Adam step moves (weights of ten binades, 2^-10 to 1)",
+]
+x = {label = ["学习率", "learning rate"], scale = "log10"}
+y = {label = ["动了的权重比例", "share of weights that move"]}
+[figure.moved.series]
+bf16 = ["measured", "bf16 权重", "bf16 weights"]
+master = ["measured", "fp32 主权重", "fp32 masters"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -190,253 +348,72 @@ def moments(way: str, dtype: torch.dtype, device: str) -> dict[str, Moment]:
     return {name: Moment(risen[name], fallen[name]) for name in BETAS}
 
 
-def extra_bytes(config: Config) -> dict[str, float]:
-    """Bytes a parameter that each remedy keeps beside the bf16 weight."""
-    w = torch.ones(config.copies, dtype=BF16)
-    return {
-        "master": storage_bytes(w.float()) / w.numel(),
-        "kahan": storage_bytes(torch.zeros_like(w)) / w.numel(),
-    }
-
-
 # --- the run -------------------------------------------------------------------------------------
-
-HOW_STEPS: Text = {
-    "zh": "从 1 开始，逐次加同一个更新量",
-    "en": "from 1 on, the same update added again and again",
-}
-HOW_ADAM: Text = {
-    "zh": "2^-10 到 1 之间每个 bf16 数各走一步 PyTorch 的 Adam，梯度为 1",
-    "en": "one step of PyTorch's Adam, gradient 1, on every bf16 number from 2^-10 to 1",
-}
-HOW_MOMENT: Text = {
-    "zh": "torch.optim.AdamW 自己的 exp_avg_sq：梯度为 1，走 1000 步",
-    "en": "exp_avg_sq of torch.optim.AdamW itself: 1000 steps with gradients of 1",
-}
-HOW_FALL: Text = {
-    "zh": "torch.optim.AdamW 自己的 exp_avg_sq：梯度为 1 的 1000 步之后，再走梯度为 1/8 的 1000 步；应到 1/64",
-    "en": "exp_avg_sq of torch.optim.AdamW itself: after 1000 steps with gradients of 1, 1000 more with "
-    "1/8; it should reach 1/64",
-}
-WAY_NAMES: dict[str, Text] = {
-    "loop": {"zh": "for 循环", "en": "for loop"},
-    "foreach": {"zh": "foreach", "en": "foreach"},
-    "fused": {"zh": "融合", "en": "fused"},
-}
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Try each remedy, then Adam on every weight."""
-    u, n = 2.0**-config.exponent, config.steps
-    one = torch.ones((), device=config.device)
-    progress(0.0, "one weight")
-    generator = torch.Generator().manual_seed(config.seed)
-    rounded = stochastic(torch.ones(config.copies, device=config.device), u, n, generator)
-    truth = 1 + n * u
+    found = Findings(MEASURES, config)
+    measure_one_weight(config, found)
     progress(0.6, "Adam")
-    rates = {"1e2": 1e-2, "1e3": 1e-3, "1e4": 1e-4, "1e5": 1e-5}
-    bytes_ = extra_bytes(config)
+    measure_adam_step(config, found)
     progress(0.7, "AdamW's second moment")
-    low = {way: moments(way, BF16, config.device) for way in WAYS}
-    closed = 1 - BETAS["999"] ** MOMENT_STEPS
-    metrics = [
-        Metric(
-            "true_sum",
-            truth,
-            "",
-            "computed",
-            {"zh": "不舍入时的结果", "en": "the result without rounding"},
-            {"zh": "由公式 1 + nu 算出", "en": "the formula 1 + nu"},
-        ),
-        _exact(
-            "bf16_after",
-            float(plain(one, u, n)),
-            {"zh": "bf16 权重的结果", "en": "result of a bf16 weight"},
-            HOW_STEPS,
-        ),
-        _exact(
-            "master_after",
-            float(with_master(one, u, n)),
-            {
-                "zh": "fp32 主权重的结果，舍入到 bf16",
-                "en": "result of an fp32 master, rounded to bf16",
-            },
-            HOW_STEPS,
-        ),
-        _exact(
-            "kahan_after",
-            float(with_kahan(one, u, n)),
-            {"zh": "bf16 上 Kahan 补偿的结果", "en": "result of Kahan's compensation in bf16"},
-            HOW_STEPS,
-        ),
-        sample(
-            "stochastic_mean",
-            rounded.double().tolist(),
-            "",
-            {
-                "zh": "随机舍入的结果，各权重的均值",
-                "en": "result of stochastic rounding, mean over the weights",
-            },
-            HOW_STEPS,
-            closed_form=truth,
-        ),
-        _exact(
-            "smallest_kept_at_1",
-            smallest_kept(1.0, config.device),
-            {"zh": "w = 1 时能留下的最小 2 的幂", "en": "smallest power of two kept at w = 1"},
-            {"zh": "逐次减半", "en": "halved until lost"},
-        ),
-        _exact(
-            "smallest_kept_below_2",
-            smallest_kept(1.9921875, config.device),
-            {
-                "zh": "w 紧邻 2 之下时能留下的最小 2 的幂",
-                "en": "smallest power of two kept just below 2",
-            },
-            {"zh": "逐次减半", "en": "halved until lost"},
-        ),
-        *(
-            _exact(
-                f"moved_at_lr_{name}",
-                moved_share(lr, config.device),
-                {
-                    "zh": f"学习率 {lr:g}：动了的权重比例",
-                    "en": f"learning rate {lr:g}: share of weights that move",
-                },
-                HOW_ADAM,
-            )
-            for name, lr in rates.items()
-        ),
-        _exact(
-            "moved_with_master_at_lr_1e5",
-            moved_share_with_master(1e-5, config.device),
-            {
-                "zh": "学习率 1e-05：动了的 fp32 主权重比例",
-                "en": "learning rate 1e-05: share of fp32 masters that move",
-            },
-            HOW_ADAM,
-        ),
-        *(
-            _exact(
-                f"bf16_moment_{way}_rises_to",
-                found["999"].risen,
-                {
-                    "zh": f"bf16 的二阶矩升到（{WAY_NAMES[way]['zh']}，β₂ = 0.999）",
-                    "en": f"a bf16 second moment rises to ({WAY_NAMES[way]['en']}, β₂ = 0.999)",
-                },
-                HOW_MOMENT,
-            )
-            for way, found in low.items()
-        ),
-        *(
-            _exact(
-                f"bf16_moment_{way}_falls_to_at_{name}",
-                found[name].fallen,
-                {
-                    "zh": f"bf16 的二阶矩降到（{WAY_NAMES[way]['zh']}，β₂ = {beta}）",
-                    "en": f"a bf16 second moment falls to ({WAY_NAMES[way]['en']}, β₂ = {beta})",
-                },
-                HOW_FALL,
-            )
-            for way, found in low.items()
-            for name, beta in BETAS.items()
-        ),
-        Metric(
-            "fp32_moment_error",
-            max(
-                abs(moments(way, torch.float32, config.device)["999"].risen - closed)
-                for way in WAYS
-            ),
-            "",
-            "bounded",
-            {
-                "zh": "fp32 的二阶矩与闭式之差，三种实现中最大者",
-                "en": "an fp32 second moment, off its closed form by; the worst of three ways",
-            },
-            HOW_MOMENT,
-            1e-3,
-            {
-                "zh": "每步至多舍入两次，每次至多 2^-25，一千步累积不超过 6e-5",
-                "en": "a step rounds twice, each by at most 2^-25, a thousand by less than 6e-5",
-            },
-        ),
-        _exact(
-            "master_bytes_per_param",
-            bytes_["master"],
-            {"zh": "主权重多占", "en": "a master copy adds"},
-            {"zh": "存储的字节除以个数", "en": "bytes of its storage over its elements"},
-            "B/param",
-        ),
-        _exact(
-            "kahan_bytes_per_param",
-            bytes_["kahan"],
-            {"zh": "Kahan 的补偿项多占", "en": "Kahan's carry adds"},
-            {"zh": "存储的字节除以个数", "en": "bytes of its storage over its elements"},
-            "B/param",
-        ),
-    ]
+    measure_moments(config, found)
+    weights = torch.ones(config.copies, dtype=BF16)
+    found["master_bytes_per_param"] = storage_bytes(weights.float()) / config.copies
+    found["kahan_bytes_per_param"] = storage_bytes(torch.zeros_like(weights)) / config.copies
     progress(1.0, "")
-    return Result(tuple(metrics), (paths_figure(config), share_figure(config)))
+    return found.result()
 
 
-def _exact(name: str, value: float, label: Text, how: Text, unit: Unit = "") -> Metric:
-    return Metric(name, value, unit, "exact", label, how)
-
-
-def paths_figure(config: Config) -> Figure:
-    """Lines: one weight under equal updates, by remedy."""
-    u = 2.0**-config.exponent
+def measure_one_weight(config: Config, found: Findings) -> None:
+    """Equal updates of a weight of 1, by remedy, and the smallest update that is kept."""
+    u, steps = 2.0**-config.exponent, config.steps
     one = torch.ones((), device=config.device)
-    ticks = tuple(config.steps * i // 10 for i in range(11))
-    ways = {
-        "bf16": ({"zh": "bf16 权重", "en": "bf16 weight"}, plain),
-        "master": ({"zh": "fp32 主权重", "en": "fp32 master"}, with_master),
-        "kahan": ({"zh": "bf16 + Kahan", "en": "bf16 with Kahan"}, with_kahan),
-    }
-    return Figure(
+    found["true_sum"] = truth = 1 + steps * u
+    found["bf16_after"] = float(plain(one, u, steps))
+    found["master_after"] = float(with_master(one, u, steps))
+    found["kahan_after"] = float(with_kahan(one, u, steps))
+    generator = torch.Generator().manual_seed(config.seed)
+    rounded = stochastic(torch.ones(config.copies, device=config.device), u, steps, generator)
+    found.sample("stochastic_mean", rounded.double().tolist(), closed_form=truth)
+    found["smallest_kept_at_1"] = smallest_kept(1.0, config.device)
+    found["smallest_kept_below_2"] = smallest_kept(1.9921875, config.device)
+
+    ticks = [steps * i // 10 for i in range(11)]
+    found.draw(
         "paths",
-        {
-            "zh": f"每步加 2^-{config.exponent}：bf16 的权重一步也没走",
-            "en": f"Adding 2^-{config.exponent} a step: the bf16 weight never moves",
-        },
-        Axis({"zh": "步数", "en": "steps"}),
-        Axis({"zh": "权重", "en": "weight"}),
-        (
-            *(
-                Series(label, ticks, tuple(float(way(one, u, n)) for n in ticks))
-                for label, way in ways.values()
-            ),
-            Series(
-                {"zh": "理论 1 + nu", "en": "theory 1 + nu"},
-                ticks,
-                tuple(1 + n * u for n in ticks),
-                "theory",
-            ),
-        ),
+        Line("bf16", ticks, [float(plain(one, u, n)) for n in ticks]),
+        Line("master", ticks, [float(with_master(one, u, n)) for n in ticks]),
+        Line("kahan", ticks, [float(with_kahan(one, u, n)) for n in ticks]),
+        Line("theory", ticks, [1 + n * u for n in ticks]),
     )
 
 
-def share_figure(config: Config) -> Figure:
-    """Lines: the share of weights that one Adam step moves, over the learning rate."""
-    rates = tuple(2.0**-k for k in range(20, 4, -1))
-    return Figure(
+def measure_adam_step(config: Config, found: Findings) -> None:
+    """The share of weights that one step of Adam moves, over the learning rate."""
+    device = config.device
+    for name, lr in {"1e2": 1e-2, "1e3": 1e-3, "1e4": 1e-4, "1e5": 1e-5}.items():
+        found[f"moved_at_lr_{name}"] = moved_share(lr, device)
+    found["moved_with_master_at_lr_1e5"] = moved_share_with_master(1e-5, device)
+
+    rates = [2.0**-k for k in range(20, 4, -1)]
+    found.draw(
         "moved",
-        {
-            "zh": "一步 Adam 能推动多少 bf16 权重（权重均匀分布在 2^-10 到 1 的十个 2 倍区间）",
-            "en": "How many bf16 weights one Adam step moves (weights of ten binades, 2^-10 to 1)",
-        },
-        Axis({"zh": "学习率", "en": "learning rate"}, scale="log10"),
-        Axis({"zh": "动了的权重比例", "en": "share of weights that move"}),
-        (
-            Series(
-                {"zh": "bf16 权重", "en": "bf16 weights"},
-                rates,
-                tuple(moved_share(lr, config.device) for lr in rates),
-            ),
-            Series(
-                {"zh": "fp32 主权重", "en": "fp32 masters"},
-                rates,
-                tuple(moved_share_with_master(lr, config.device) for lr in rates),
-            ),
-        ),
+        Line("bf16", rates, [moved_share(lr, device) for lr in rates]),
+        Line("master", rates, [moved_share_with_master(lr, device) for lr in rates]),
     )
+
+
+def measure_moments(config: Config, found: Findings) -> None:
+    """Where AdamW's own second moment stops, in each implementation."""
+    closed_form = 1 - BETAS["999"] ** MOMENT_STEPS
+    errors = []
+    for way in WAYS:
+        low = moments(way, BF16, config.device)
+        found[f"bf16_moment_{way}_rises_to"] = low["999"].risen
+        for name in BETAS:
+            found[f"bf16_moment_{way}_falls_to_at_{name}"] = low[name].fallen
+        high = moments(way, torch.float32, config.device)
+        errors.append(abs(high["999"].risen - closed_form))
+    found["fp32_moment_error"] = max(errors)

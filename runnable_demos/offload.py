@@ -37,23 +37,143 @@ from torch import Tensor, UntypedStorage, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import LiveMemory, count_flops, saved_tensors
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory, count_flops, saved_tensors
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "激活卸载", "en": "Offloading activations"}
 QUESTION: Text = {
     "zh": "卸载激活要搬多少字节，省下多少，什么时候能藏在计算后面？",
     "en": "How many bytes does offloading move, what does it save, and when does it hide behind compute?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "一次前向与反向的实时字节峰值，含参数",
+  "live peak of a forward and backward, parameters included",
+]
+[method.metrics]
+peak_offload = ["", "峰值与全部留下之比：全部卸载", "peak over keeping all: all offloaded"]
+peak_keep_last = [
+  "",
+  "峰值与全部留下之比：卸载，最后一块除外",
+  "peak over keeping all: offloaded but for the last block",
+]
+peak_checkpoint = [
+  "",
+  "峰值与全部留下之比：逐块检查点",
+  "peak over keeping all: each block checkpointed",
+]
+peak_both = [
+  "",
+  "峰值与全部留下之比：检查点，块输入卸载",
+  "peak over keeping all: checkpointed, block inputs offloaded",
+]
+
+[[method]]
+kind = "exact"
+how = ["矩阵乘与注意力的 FLOPs", "FLOPs of matrix products and attention"]
+[method.metrics]
+flops_offload = ["", "FLOPs 与全部留下之比：全部卸载", "FLOPs over keeping all: all offloaded"]
+flops_checkpoint = [
+  "",
+  "FLOPs 与全部留下之比：逐块检查点",
+  "FLOPs over keeping all: each block checkpointed",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "保存张量的钩子里经过的字节，每个存储一次",
+  "bytes that pass the saved-tensor hooks, each storage once",
+]
+[method.metrics]
+moved_per_token = [
+  "B/token",
+  "全部卸载：每块每个词元移出的字节",
+  "all offloaded: bytes to the host a token a block",
+]
+moved_inputs_per_token = [
+  "B/token",
+  "只卸载块输入：每块每个词元移出的字节",
+  "block inputs alone: bytes to the host a token a block",
+]
+returns_what_left = ["", "移回的字节等于移出的字节", "as many bytes come back as were moved out"]
+
+[[method]]
+kind = "exact"
+how = ["逐元素比较", "compared element by element"]
+[method.metrics]
+gradients_bit_equal = [
+  "",
+  "各种做法的梯度逐位相等",
+  "all ways give the same gradients, bit for bit",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "一块的前向里传给钩子的全部张量",
+  "all tensors that a block's forward gives to the hooks",
+]
+[method.metrics]
+careless_over_careful = [
+  "",
+  "来者不拒的钩子搬的字节是细心的几倍",
+  "bytes of a hook that packs everything, over a careful one's",
+]
+parameters_among_them = ["", "其中参数占的份额", "share of it that is parameters"]
+
+[[method]]
+kind = "exact"
+how = [
+  "一块前向的 FLOPs 除以移出的字节",
+  "FLOPs of a block's forward over the bytes that it moves out",
+]
+[method.metrics]
+intensity_all = [
+  "",
+  "每字节的前向 FLOPs，h = {widest}：全部卸载",
+  "forward FLOPs a byte, h = {widest}: all offloaded",
+]
+intensity_inputs = [
+  "",
+  "每字节的前向 FLOPs，h = {widest}：检查点，块输入卸载",
+  "forward FLOPs a byte, h = {widest}: checkpointed, block inputs offloaded",
+]
+intensity_inputs_half_width = [
+  "",
+  "每字节的前向 FLOPs，h = {half_of_it}：检查点，块输入卸载",
+  "forward FLOPs a byte, h = {half_of_it}: checkpointed, block inputs offloaded",
+]
+
+[figure.peaks]
+title = ["留下、卸载、重算：设备上的峰值", "Keep, offload, recompute: the device's peak"]
+x = {label = ["做法", "way"]}
+y = {label = ["实时字节", "live bytes"], unit = "B"}
+[figure.peaks.series]
+peak = ["bar", "峰值", "peak"]
+[figure.peaks.places]
+none = ["全部留在设备上", "all kept on the device"]
+offload = ["全部卸载", "all offloaded"]
+keep_last = ["卸载，最后一块除外", "offloaded but for the last block"]
+checkpoint = ["逐块检查点", "each block checkpointed"]
+both = ["检查点，块输入卸载", "checkpointed, block inputs offloaded"]
+
+[figure.intensity]
+title = [
+  "每搬一字节，前向有多少计算可以遮住它，s = {length}",
+  "Forward compute to hide each byte behind, s = {length}",
+]
+x = {label = ["宽度 h", "width h"], scale = "log2"}
+y = {label = ["FLOPs / 字节", "FLOPs / byte"], scale = "log10"}
+[figure.intensity.series]
+theory = ["theory", "块输入：12h + 2s", "block inputs: 12h + 2s"]
+inputs = ["measured", "只卸载块输入，实测", "block inputs, measured"]
+everything = ["measured", "全部卸载，实测", "everything, measured"]
+"""
 
 
 @dataclass(frozen=True)
@@ -245,237 +365,63 @@ def careless(config: Config) -> tuple[int, int, int]:
     return everything, everything - activations, once
 
 
-def intensity(config: Config, width: int, *, checkpointed: bool) -> tuple[int, int]:
-    """FLOPs of a block's forward, and the bytes that leave the device meanwhile."""
+def intensity(config: Config, width: int, *, checkpointed: bool) -> float:
+    """FLOPs of a block's forward, over the bytes that leave the device meanwhile."""
     model = Block(width, config.heads).to(torch.bfloat16).to(config.device)
     x = block_input(config, 1, width)
     offload = Offload(list(model.parameters()))
     with offload.hooks():
         forward([model], x, checkpointed=checkpointed)
-    return count_flops(lambda: model(x)), offload.out
-
-
-WAYS: dict[str, Text] = {
-    "none": {"zh": "全部留在设备上", "en": "all kept on the device"},
-    "offload": {"zh": "全部卸载", "en": "all offloaded"},
-    "keep_last": {"zh": "卸载，最后一块除外", "en": "offloaded but for the last block"},
-    "checkpoint": {"zh": "逐块检查点", "en": "each block checkpointed"},
-    "both": {"zh": "检查点，块输入卸载", "en": "checkpointed, block inputs offloaded"},
-}
+    return count_flops(lambda: model(x)) / offload.out
 
 
 def run(config: Config, progress: Progress) -> Result:
     """One step each way, then FLOPs against bytes over the width."""
+    widths = [config.width, 2 * config.width, 4 * config.width]
+    found = Findings(MEASURES, config, widest=widths[2], half_of_it=widths[1])
     blocks = config.blocks
-    found: dict[str, Cost] = {}
-    for i, (way, (checkpointed, offloaded)) in enumerate(
-        {
-            "none": (False, 0),
-            "offload": (False, blocks),
-            "keep_last": (False, blocks - 1),
-            "checkpoint": (True, 0),
-            "both": (True, blocks),
-        }.items()
-    ):
-        progress(i / 7, WAYS[way]["en"])
-        found[way] = cost(config, checkpointed=checkpointed, offloaded=offloaded)
-    everything, of_parameters, once = careless(config)
-    progress(6 / 7, "FLOPs against bytes")
-    widths = (config.width, 2 * config.width, 4 * config.width)
-    ratios = {
-        checkpointed: [intensity(config, h, checkpointed=checkpointed) for h in widths]
-        for checkpointed in (False, True)
+    ways = {  # whether blocks are checkpointed, and how many are offloaded
+        "none": (False, 0),
+        "offload": (False, blocks),
+        "keep_last": (False, blocks - 1),
+        "checkpoint": (True, 0),
+        "both": (True, blocks),
     }
-    progress(1.0, "done")
+    costs: dict[str, Cost] = {}
+    for i, (way, (checkpointed, offloaded)) in enumerate(ways.items()):
+        progress(i / 7, way)
+        costs[way] = cost(config, checkpointed=checkpointed, offloaded=offloaded)
+    none = costs["none"]
+    for way in ("offload", "keep_last", "checkpoint", "both"):
+        found[f"peak_{way}"] = costs[way].peak / none.peak
+    for way in ("offload", "checkpoint"):
+        found[f"flops_{way}"] = costs[way].flops / none.flops
+    found.draw(
+        "peaks", Line("peak", range(len(costs)), [c.peak for c in costs.values()]), places=costs
+    )
 
-    none = found["none"]
     tokens = config.batch * config.length
-    hooks = {
-        "zh": "保存张量的钩子里经过的字节，每个存储一次",
-        "en": "bytes that pass the saved-tensor hooks, each storage once",
-    }
-    live = {
-        "zh": "一次前向与反向的实时字节峰值，含参数",
-        "en": "live peak of a forward and backward, parameters included",
-    }
-    metrics = [
-        *(
-            Metric(
-                f"peak_{way}",
-                found[way].peak / none.peak,
-                "",
-                "exact",
-                {
-                    "zh": f"峰值与全部留下之比：{text['zh']}",
-                    "en": f"peak over keeping all: {text['en']}",
-                },
-                live,
-            )
-            for way, text in WAYS.items()
-            if way != "none"
-        ),
-        *(
-            Metric(
-                f"flops_{way}",
-                found[way].flops / none.flops,
-                "",
-                "exact",
-                {
-                    "zh": f"FLOPs 与全部留下之比：{text['zh']}",
-                    "en": f"FLOPs over keeping all: {text['en']}",
-                },
-                {"zh": "矩阵乘与注意力的 FLOPs", "en": "FLOPs of matrix products and attention"},
-            )
-            for way, text in WAYS.items()
-            if way in ("offload", "checkpoint")
-        ),
-        Metric(
-            "moved_per_token",
-            found["offload"].out / (tokens * blocks),
-            "B/token",
-            "exact",
-            {
-                "zh": "全部卸载：每块每个词元移出的字节",
-                "en": "all offloaded: bytes to the host a token a block",
-            },
-            hooks,
-        ),
-        Metric(
-            "moved_inputs_per_token",
-            found["both"].out / (tokens * blocks),
-            "B/token",
-            "exact",
-            {
-                "zh": "只卸载块输入：每块每个词元移出的字节",
-                "en": "block inputs alone: bytes to the host a token a block",
-            },
-            hooks,
-        ),
-        Metric(
-            "returns_what_left",
-            all(f.back == f.out for f in found.values()),
-            "",
-            "exact",
-            {
-                "zh": "移回的字节等于移出的字节",
-                "en": "as many bytes come back as were moved out",
-            },
-            hooks,
-        ),
-        Metric(
-            "gradients_bit_equal",
-            all(torch.equal(f.gradients, none.gradients) for f in found.values()),
-            "",
-            "exact",
-            {"zh": "各种做法的梯度逐位相等", "en": "all ways give the same gradients, bit for bit"},
-            {"zh": "逐元素比较", "en": "compared element by element"},
-        ),
-        Metric(
-            "careless_over_careful",
-            everything / once,
-            "",
-            "exact",
-            {
-                "zh": "来者不拒的钩子搬的字节是细心的几倍",
-                "en": "bytes of a hook that packs everything, over a careful one's",
-            },
-            {
-                "zh": "一块的前向里传给钩子的全部张量",
-                "en": "all tensors that a block's forward gives to the hooks",
-            },
-        ),
-        Metric(
-            "parameters_among_them",
-            of_parameters / everything,
-            "",
-            "exact",
-            {
-                "zh": "其中参数占的份额",
-                "en": "share of it that is parameters",
-            },
-            {
-                "zh": "一块的前向里传给钩子的全部张量",
-                "en": "all tensors that a block's forward gives to the hooks",
-            },
-        ),
-        *(
-            Metric(
-                name,
-                flops / moved,
-                "",
-                "exact",
-                {
-                    "zh": f"每字节的前向 FLOPs，h = {widths[i]}：{text['zh']}",
-                    "en": f"forward FLOPs a byte, h = {widths[i]}: {text['en']}",
-                },
-                {
-                    "zh": "一块前向的 FLOPs 除以移出的字节",
-                    "en": "FLOPs of a block's forward over the bytes that it moves out",
-                },
-            )
-            for name, checkpointed, i, text in (
-                ("intensity_all", False, 2, WAYS["offload"]),
-                ("intensity_inputs", True, 2, WAYS["both"]),
-                ("intensity_inputs_half_width", True, 1, WAYS["both"]),
-            )
-            for flops, moved in (ratios[checkpointed][i],)
-        ),
-    ]
-    return Result(tuple(metrics), figures(config, found, widths, ratios))
+    found["moved_per_token"] = costs["offload"].out / (tokens * blocks)
+    found["moved_inputs_per_token"] = costs["both"].out / (tokens * blocks)
+    found["returns_what_left"] = all(c.back == c.out for c in costs.values())
+    equal = all(torch.equal(c.gradients, none.gradients) for c in costs.values())
+    found["gradients_bit_equal"] = equal
 
+    everything, of_parameters, once = careless(config)
+    found["careless_over_careful"] = everything / once
+    found["parameters_among_them"] = of_parameters / everything
 
-def figures(
-    config: Config,
-    found: dict[str, Cost],
-    widths: tuple[int, ...],
-    ratios: dict[bool, list[tuple[int, int]]],
-) -> tuple[Figure, ...]:
-    """Peaks of the five ways, and FLOPs a byte over the width."""
-    places = tuple(float(i) for i in range(len(WAYS)))
-    peaks = Figure(
-        "peaks",
-        {
-            "zh": "留下、卸载、重算：设备上的峰值",
-            "en": "Keep, offload, recompute: the device's peak",
-        },
-        Axis({"zh": "做法", "en": "way"}, categories=tuple(WAYS.values())),
-        Axis({"zh": "实时字节", "en": "live bytes"}, "B"),
-        (
-            Series(
-                {"zh": "峰值", "en": "peak"},
-                places,
-                tuple(float(found[way].peak) for way in WAYS),
-                "bar",
-            ),
-        ),
-    )
-    x = tuple(float(h) for h in widths)
-    s = config.length
-    intensities = Figure(
+    progress(6 / 7, "FLOPs against bytes")
+    all_saved = [intensity(config, h, checkpointed=False) for h in widths]
+    inputs = [intensity(config, h, checkpointed=True) for h in widths]
+    found["intensity_all"] = all_saved[2]
+    found["intensity_inputs"] = inputs[2]
+    found["intensity_inputs_half_width"] = inputs[1]
+    found.draw(
         "intensity",
-        {
-            "zh": f"每搬一字节，前向有多少计算可以遮住它，s = {s}",
-            "en": f"Forward compute to hide each byte behind, s = {s}",
-        },
-        Axis({"zh": "宽度 h", "en": "width h"}, scale="log2"),
-        Axis({"zh": "FLOPs / 字节", "en": "FLOPs / byte"}, scale="log10"),
-        (
-            Series(
-                {"zh": "块输入：12h + 2s", "en": "block inputs: 12h + 2s"},
-                x,
-                tuple(12 * h + 2 * s for h in x),
-                "theory",
-            ),
-            Series(
-                {"zh": "只卸载块输入，实测", "en": "block inputs, measured"},
-                x,
-                tuple(flops / moved for flops, moved in ratios[True]),
-            ),
-            Series(
-                {"zh": "全部卸载，实测", "en": "everything, measured"},
-                x,
-                tuple(flops / moved for flops, moved in ratios[False]),
-            ),
-        ),
+        Line("theory", widths, [12 * h + 2 * config.length for h in widths]),
+        Line("inputs", widths, inputs),
+        Line("everything", widths, all_saved),
     )
-    return peaks, intensities
+    progress(1.0, "done")
+    return found.result()

@@ -30,23 +30,181 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import Category, LiveMemory
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import Category, LiveMemory
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "OOM 诊断", "en": "Diagnosing OOM"}
 QUESTION: Text = {
     "zh": "显存爆了：多的是什么，从哪一步开始，哪种办法有用？",
     "en": "Memory ran out: what is too much, since which step, and which cure helps?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = ["一步之内实时字节的峰值", "live peak within a step"]
+[method.metrics]
+second_step_adds_large = [
+  "B/param",
+  "大批：第二步的峰值比第一步多出",
+  "large batch: peak of step two above that of step one",
+]
+second_step_adds_small = [
+  "B/param",
+  "小批：第二步的峰值比第一步多出",
+  "small batch: peak of step two above that of step one",
+]
+third_step_adds = [
+  "B/param",
+  "大批：第三步的峰值比第二步多出",
+  "large batch: peak of step three above that of step two",
+]
+kept_gradients_add = [
+  "B/param",
+  "大批：set_to_none=False 使峰值多出",
+  "large batch: what set_to_none=False adds to the peak",
+]
+checkpointed_large = [
+  "",
+  "大批：逐块检查点之后的峰值与之前之比",
+  "large batch: peak with each block checkpointed over that without",
+]
+fused_large = [
+  "",
+  "大批：融合优化器之后的峰值与之前之比",
+  "large batch: peak with fused optimizer over that without",
+]
+checkpointed_small = [
+  "",
+  "小批：逐块检查点之后的峰值与之前之比",
+  "small batch: peak with each block checkpointed over that without",
+]
+fused_small = [
+  "",
+  "小批：融合优化器之后的峰值与之前之比",
+  "small batch: peak with fused optimizer over that without",
+]
+
+[[method]]
+kind = "exact"
+how = ["第二步峰值时刻按类别归因的实时字节", "live bytes at the peak of step two, by category"]
+[method.metrics]
+activations_share_large = ["", "大批的峰值里激活占", "activations at the peak, large batch"]
+states_share_large = [
+  "",
+  "大批的峰值里参数、梯度与优化器状态占",
+  "parameters, gradients and states at the peak, large batch",
+]
+activations_share_small = ["", "小批的峰值里激活占", "activations at the peak, small batch"]
+states_share_small = [
+  "",
+  "小批的峰值里参数、梯度与优化器状态占",
+  "parameters, gradients and states at the peak, small batch",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "每步之后参数以外的实时字节，最后两步之差",
+  "live bytes beside parameters after a step: difference of the last two",
+]
+[method.metrics]
+leak_validation = [
+  "B",
+  "每步泄漏：验证：total += loss，没有 no_grad",
+  "leaked a step: validation: total += loss, no no_grad",
+]
+leak_stashed = [
+  "B",
+  "每步泄漏：训练：张量挂在 ctx 属性上",
+  "leaked a step: training: a tensor as an attribute of ctx",
+]
+leak_training = [
+  "B",
+  "每步泄漏：训练：total += loss，在 backward 之后",
+  "leaked a step: training: total += loss after backward",
+]
+leak_item = [
+  "B",
+  "每步泄漏：训练：total += loss.item()",
+  "leaked a step: training: total += loss.item()",
+]
+leak_validation_over_graph = [
+  "",
+  "验证循环每步泄漏的，是一步的图所持有的几倍",
+  "leak of the validation loop a step, over what one step's graph holds",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "从 total.grad_fn 出发能走到的节点数，两步之差",
+  "nodes reached from total.grad_fn, difference of two steps",
+]
+[method.metrics]
+nodes_a_step = [
+  "",
+  "训练：total += loss 每步留下的计算图节点数",
+  "training: graph nodes that total += loss leaves behind a step",
+]
+
+[[method]]
+kind = "exact"
+how = ["except 块内的实时字节", "live bytes within the except block"]
+[method.metrics]
+held_in_except = [
+  "",
+  "处理异常期间仍占着的，是一步的图所持有的几倍",
+  "held while the exception is handled, over what one step's graph holds",
+]
+
+[[method]]
+kind = "exact"
+how = ["except 块之后的实时字节", "live bytes after the except block"]
+[method.metrics]
+held_after_except = ["B", "离开 except 之后仍占着的", "held once the except block is left"]
+
+[figure.peaks]
+title = ["第二步的峰值由什么组成", "What the peak of step two consists of"]
+x = {label = ["批与办法", "batch and cure"]}
+y = {label = ["实时字节", "live bytes"], unit = "B"}
+[figure.peaks.series]
+parameters = ["bar", "参数", "parameters"]
+gradients = ["bar", "梯度", "gradients"]
+optimizer = ["bar", "优化器状态", "optimizer states"]
+activations = ["bar", "激活", "activations"]
+transients = ["bar", "临时量", "transients"]
+[figure.peaks.places]
+large = ["大批", "large batch"]
+large_checkpointed = ["大批，逐块检查点", "large batch, each block checkpointed"]
+large_fused = ["大批，融合优化器", "large batch, fused optimizer"]
+small = ["小批", "small batch"]
+small_checkpointed = ["小批，逐块检查点", "small batch, each block checkpointed"]
+small_fused = ["小批，融合优化器", "small batch, fused optimizer"]
+
+[figure.leaks]
+title = ["四个循环：每步之后还占着多少", "Four loops: what is held after each step"]
+x = {label = ["步", "step"]}
+y = {label = ["参数以外的字节", "bytes beside parameters"], unit = "B"}
+[figure.leaks.series]
+validation = [
+  "measured",
+  "验证：total += loss，没有 no_grad",
+  "validation: total += loss, no no_grad",
+]
+stashed = [
+  "measured",
+  "训练：张量挂在 ctx 属性上",
+  "training: a tensor as an attribute of ctx",
+]
+training = [
+  "measured",
+  "训练：total += loss，在 backward 之后",
+  "training: total += loss after backward",
+]
+item = ["measured", "训练：total += loss.item()", "training: total += loss.item()"]
+"""
 
 
 @dataclass(frozen=True)
@@ -99,9 +257,23 @@ class Peak:
     nbytes: int
     categories: dict[Category, int]
 
+    def held(self, *categories: Category) -> int:
+        """The bytes of some categories."""
+        return sum(self.categories[c] for c in categories)
+
     def share(self, *categories: Category) -> float:
-        """The share of some categories."""
-        return sum(self.categories[c] for c in categories) / self.nbytes
+        """Their share of the peak."""
+        return self.held(*categories) / self.nbytes
+
+
+PARTS: dict[str, tuple[Category, ...]] = {
+    "parameters": ("parameters", "inputs"),
+    "gradients": ("gradients",),
+    "optimizer": ("optimizer",),
+    "activations": ("activations",),
+    "transients": ("other",),
+}
+"""What is drawn of a peak, from the bottom up."""
 
 
 def peaks(
@@ -183,26 +355,11 @@ def train_detached(model: nn.Module, x: Tensor, total: Any) -> Any:
 
 
 Loop = Callable[[nn.Module, Tensor, Any], Any]
-LOOPS: dict[str, tuple[Text, Loop]] = {
-    "validation": (
-        {"zh": "验证：total += loss，没有 no_grad", "en": "validation: total += loss, no no_grad"},
-        validate,
-    ),
-    "stashed": (
-        {"zh": "训练：张量挂在 ctx 属性上", "en": "training: a tensor as an attribute of ctx"},
-        train_stashing,
-    ),
-    "training": (
-        {
-            "zh": "训练：total += loss，在 backward 之后",
-            "en": "training: total += loss after backward",
-        },
-        train,
-    ),
-    "item": (
-        {"zh": "训练：total += loss.item()", "en": "training: total += loss.item()"},
-        train_detached,
-    ),
+LOOPS: dict[str, Loop] = {
+    "validation": validate,
+    "stashed": train_stashing,
+    "training": train,
+    "item": train_detached,
 }
 
 
@@ -260,230 +417,49 @@ def held_by_exception(config: Config) -> tuple[int, int]:
 
 # --- the demo ------------------------------------------------------------------------------------
 
-CURES: dict[str, tuple[Text, dict[str, bool]]] = {
-    "checkpointed": ({"zh": "逐块检查点", "en": "each block checkpointed"}, {"checkpointed": True}),
-    "fused": ({"zh": "融合优化器", "en": "fused optimizer"}, {"fused": True}),
-}
-BATCHES: dict[str, Text] = {
-    "large": {"zh": "大批", "en": "large batch"},
-    "small": {"zh": "小批", "en": "small batch"},
-}
-
 
 def run(config: Config, progress: Progress) -> Result:
     """Peaks step by step and cure by cure, then leaks."""
-    rows = {"large": config.rows_large, "small": config.rows_small}
-    plain = {batch: peaks(config, n, steps=3) for batch, n in rows.items()}
-    progress(0.3, "cures")
-    cured = {
-        (batch, cure): peaks(config, n, **options)[-1]
-        for batch, n in rows.items()
-        for cure, (_, options) in CURES.items()
-    }
-    kept = peaks(config, config.rows_large, set_to_none=False)[-1]
-    progress(0.6, "leaks")
-    leaks = {name: growth(config, loop) for name, (_, loop) in LOOPS.items()}
-    once = growth(config, keep_graph, steps=1)[0]
-    within, after = held_by_exception(config)
-    progress(1.0, "done")
+    found = Findings(MEASURES, config)
     parameters = sum(p.numel() for p in Network(config).parameters())
 
-    live = {
-        "zh": "一步之内实时字节的峰值",
-        "en": "live peak within a step",
-    }
-    by_category = {
-        "zh": "第二步峰值时刻按类别归因的实时字节",
-        "en": "live bytes at the peak of step two, by category",
-    }
-    after_step = {
-        "zh": "每步之后参数以外的实时字节，最后两步之差",
-        "en": "live bytes beside parameters after a step: difference of the last two",
-    }
-    metrics = [
-        *(
-            Metric(
-                f"second_step_adds_{batch}",
-                (plain[batch][1].nbytes - plain[batch][0].nbytes) / parameters,
-                "B/param",
-                "exact",
-                {
-                    "zh": f"{text['zh']}：第二步的峰值比第一步多出",
-                    "en": f"{text['en']}: peak of step two above that of step one",
-                },
-                live,
-            )
-            for batch, text in BATCHES.items()
-        ),
-        Metric(
-            "third_step_adds",
-            (plain["large"][2].nbytes - plain["large"][1].nbytes) / parameters,
-            "B/param",
-            "exact",
-            {
-                "zh": "大批：第三步的峰值比第二步多出",
-                "en": "large batch: peak of step three above that of step two",
-            },
-            live,
-        ),
-        Metric(
-            "kept_gradients_add",
-            (kept.nbytes - plain["large"][1].nbytes) / parameters,
-            "B/param",
-            "exact",
-            {
-                "zh": "大批：set_to_none=False 使峰值多出",
-                "en": "large batch: what set_to_none=False adds to the peak",
-            },
-            live,
-        ),
-        *(
-            Metric(
-                f"{name}_share_{batch}",
-                plain[batch][1].share(*categories),
-                "",
-                "exact",
-                {
-                    "zh": f"{BATCHES[batch]['zh']}的峰值里{zh}占",
-                    "en": f"{en} at the peak, {BATCHES[batch]['en']}",
-                },
-                by_category,
-            )
-            for batch in BATCHES
-            for name, zh, en, categories in (
-                ("activations", "激活", "activations", ("activations",)),
-                (
-                    "states",
-                    "参数、梯度与优化器状态",
-                    "parameters, gradients and states",
-                    ("parameters", "gradients", "optimizer"),
-                ),
-            )
-        ),
-        *(
-            Metric(
-                f"{cure}_{batch}",
-                cured[batch, cure].nbytes / plain[batch][1].nbytes,
-                "",
-                "exact",
-                {
-                    "zh": f"{BATCHES[batch]['zh']}：{CURES[cure][0]['zh']}之后的峰值与之前之比",
-                    "en": f"{BATCHES[batch]['en']}: peak with {CURES[cure][0]['en']} over that without",
-                },
-                live,
-            )
-            for batch in BATCHES
-            for cure in CURES
-        ),
-        *(
-            Metric(
-                f"leak_{name}",
-                leaks[name][-1] - leaks[name][-2],
-                "B",
-                "exact",
-                {"zh": f"每步泄漏：{text['zh']}", "en": f"leaked a step: {text['en']}"},
-                after_step,
-            )
-            for name, (text, _) in LOOPS.items()
-        ),
-        Metric(
-            "nodes_a_step",
-            nodes_a_step(config),
-            "",
-            "exact",
-            {
-                "zh": "训练：total += loss 每步留下的计算图节点数",
-                "en": "training: graph nodes that total += loss leaves behind a step",
-            },
-            {
-                "zh": "从 total.grad_fn 出发能走到的节点数，两步之差",
-                "en": "nodes reached from total.grad_fn, difference of two steps",
-            },
-        ),
-        Metric(
-            "leak_validation_over_graph",
-            (leaks["validation"][-1] - leaks["validation"][-2]) / once,
-            "",
-            "exact",
-            {
-                "zh": "验证循环每步泄漏的，是一步的图所持有的几倍",
-                "en": "leak of the validation loop a step, over what one step's graph holds",
-            },
-            after_step,
-        ),
-        Metric(
-            "held_in_except",
-            within / once,
-            "",
-            "exact",
-            {
-                "zh": "处理异常期间仍占着的，是一步的图所持有的几倍",
-                "en": "held while the exception is handled, over what one step's graph holds",
-            },
-            {"zh": "except 块内的实时字节", "en": "live bytes within the except block"},
-        ),
-        Metric(
-            "held_after_except",
-            after,
-            "B",
-            "exact",
-            {"zh": "离开 except 之后仍占着的", "en": "held once the except block is left"},
-            {"zh": "except 块之后的实时字节", "en": "live bytes after the except block"},
-        ),
+    columns: dict[str, Peak] = {}  # that of step two, by batch and cure
+    batches = {"large": config.rows_large, "small": config.rows_small}
+    for i, (batch, rows) in enumerate(batches.items()):
+        progress(0.3 * i, f"{batch} batch")
+        first, second, third = peaks(config, rows, steps=3)
+        columns[batch] = second
+        found[f"second_step_adds_{batch}"] = (second.nbytes - first.nbytes) / parameters
+        found[f"activations_share_{batch}"] = second.share("activations")
+        found[f"states_share_{batch}"] = second.share("parameters", "gradients", "optimizer")
+        for cure in ("checkpointed", "fused"):
+            cured = peaks(config, rows, **{cure: True})[-1]
+            columns[f"{batch}_{cure}"] = cured
+            found[f"{cure}_{batch}"] = cured.nbytes / second.nbytes
+        if batch == "large":
+            kept = peaks(config, rows, set_to_none=False)[-1]
+            found["third_step_adds"] = (third.nbytes - second.nbytes) / parameters
+            found["kept_gradients_add"] = (kept.nbytes - second.nbytes) / parameters
+    places = range(len(columns))
+    bars = [
+        Line(part, places, [peak.held(*categories) for peak in columns.values()])
+        for part, categories in PARTS.items()
     ]
-    return Result(tuple(metrics), figures(plain, cured, leaks))
+    found.draw("peaks", *bars, places=columns)
 
+    progress(0.6, "leaks")
+    after = {name: growth(config, loop) for name, loop in LOOPS.items()}
+    leaks = {name: held[-1] - held[-2] for name, held in after.items()}
+    for name, leak in leaks.items():
+        found[f"leak_{name}"] = leak
+    (graph,) = growth(config, keep_graph, steps=1)
+    found["leak_validation_over_graph"] = leaks["validation"] / graph
+    found["nodes_a_step"] = nodes_a_step(config)
+    lines = [Line(name, range(1, len(held) + 1), held) for name, held in after.items()]
+    found.draw("leaks", *lines)
 
-PARTS: dict[str, tuple[Text, tuple[Category, ...]]] = {
-    "parameters": ({"zh": "参数", "en": "parameters"}, ("parameters", "inputs")),
-    "gradients": ({"zh": "梯度", "en": "gradients"}, ("gradients",)),
-    "optimizer": ({"zh": "优化器状态", "en": "optimizer states"}, ("optimizer",)),
-    "activations": ({"zh": "激活", "en": "activations"}, ("activations",)),
-    "other": ({"zh": "临时量", "en": "transients"}, ("other",)),
-}
-
-
-def figures(
-    plain: dict[str, list[Peak]],
-    cured: dict[tuple[str, str], Peak],
-    leaks: dict[str, list[int]],
-) -> tuple[Figure, ...]:
-    """Peaks by category before and after each cure, and live bytes step after step."""
-    columns: list[tuple[Text, Peak]] = []
-    for batch, text in BATCHES.items():
-        columns.append((text, plain[batch][1]))
-        columns += [
-            (
-                {"zh": f"{text['zh']}，{label['zh']}", "en": f"{text['en']}, {label['en']}"},
-                cured[batch, cure],
-            )
-            for cure, (label, _) in CURES.items()
-        ]
-    places = tuple(float(i) for i in range(len(columns)))
-    at_peak = Figure(
-        "peaks",
-        {"zh": "第二步的峰值由什么组成", "en": "What the peak of step two consists of"},
-        Axis({"zh": "批与办法", "en": "batch and cure"}, categories=tuple(c[0] for c in columns)),
-        Axis({"zh": "实时字节", "en": "live bytes"}, "B"),
-        tuple(
-            Series(
-                label,
-                places,
-                tuple(float(sum(p.categories[c] for c in categories)) for _, p in columns),
-                "bar",
-            )
-            for label, categories in PARTS.values()
-        ),
-    )
-    steps = tuple(float(i + 1) for i in range(len(leaks["item"])))
-    growing = Figure(
-        "leaks",
-        {"zh": "四个循环：每步之后还占着多少", "en": "Four loops: what is held after each step"},
-        Axis({"zh": "步", "en": "step"}),
-        Axis({"zh": "参数以外的字节", "en": "bytes beside parameters"}, "B"),
-        tuple(
-            Series(text, steps, tuple(float(n) for n in leaks[name]))
-            for name, (text, _) in LOOPS.items()
-        ),
-    )
-    return at_peak, growing
+    within, left = held_by_exception(config)
+    found["held_in_except"] = within / graph
+    found["held_after_except"] = left
+    progress(1.0, "done")
+    return found.result()

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn, optim
 
-from runnable_demos.measure import LiveMemory, storage_bytes
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory, storage_bytes
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "优化器状态", "en": "Optimizer states"}
 QUESTION: Text = {
@@ -34,6 +35,78 @@ QUESTION: Text = {
     "en": "How many bytes do eight optimizers keep for a parameter, and how many more while they step?",
 }
 REQUIRES = ("bitsandbytes",)
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "optimizer.state 中全部存储的字节数除以参数个数",
+  "bytes of all storages in optimizer.state over the number of parameters",
+]
+[method.metrics]
+state_sgd = ["B/param", "SGD 的状态", "state of SGD"]
+state_momentum = ["B/param", "SGD + momentum 的状态", "state of SGD + momentum"]
+state_rmsprop = ["B/param", "RMSprop 的状态", "state of RMSprop"]
+state_muon = ["B/param", "Muon 的状态", "state of Muon"]
+state_adamw = ["B/param", "AdamW 的状态", "state of AdamW"]
+state_amsgrad = ["B/param", "AMSGrad 的状态", "state of AMSGrad"]
+state_adafactor = ["B/param", "Adafactor 的状态", "state of Adafactor"]
+state_adam8bit = ["B/param", "8-bit Adam 的状态", "state of 8-bit Adam"]
+state_before_first_step = [
+  "B/param",
+  "第一步之前的状态，八种里最多的",
+  "most state before the first step, of all eight",
+]
+adam_over_momentum = ["", "AdamW 的状态是动量 SGD 的几倍", "state of AdamW over that of SGD with momentum"]
+
+[[method]]
+kind = "exact"
+how = ["第三步的实时字节峰值，减去这一步之前已有的", "live peak of the third step above what was there before it"]
+[method.metrics]
+transient_loop = ["B/param", "AdamW 一步的临时量：逐个矩阵", "transient of AdamW's step: one matrix after another"]
+transient_foreach = [
+  "B/param",
+  "AdamW 一步的临时量：foreach，全部一起",
+  "transient of AdamW's step: foreach, all at once",
+]
+transient_fused = ["B/param", "AdamW 一步的临时量：融合内核", "transient of AdamW's step: one fused kernel"]
+transient_loop_copies = [
+  "",
+  "同上，折合成几份单个 fp32 矩阵：逐个矩阵",
+  "the same in fp32 copies of one matrix: one matrix after another",
+]
+transient_foreach_copies = [
+  "",
+  "同上，折合成几份单个 fp32 矩阵：foreach，全部一起",
+  "the same in fp32 copies of one matrix: foreach, all at once",
+]
+transient_fused_copies = [
+  "",
+  "同上，折合成几份单个 fp32 矩阵：融合内核",
+  "the same in fp32 copies of one matrix: one fused kernel",
+]
+
+[figure.states]
+title = ["每个参数的优化器字节", "Optimizer bytes a parameter"]
+x = {label = ["优化器", "optimizer"]}
+y = {label = ["字节/参数", "bytes a parameter"], unit = "B/param"}
+[figure.states.series]
+resident = ["bar", "常驻状态", "resident state"]
+transient = [
+  "bar",
+  "一步内的临时量（8-bit Adam 的内核自用部分不计）",
+  "transient within a step (without what 8-bit Adam's kernel takes inside)",
+]
+[figure.states.places]
+sgd = ["SGD", "SGD"]
+momentum = ["SGD + momentum", "SGD + momentum"]
+rmsprop = ["RMSprop", "RMSprop"]
+muon = ["Muon", "Muon"]
+adamw = ["AdamW", "AdamW"]
+amsgrad = ["AMSGrad", "AMSGrad"]
+adafactor = ["Adafactor", "Adafactor"]
+adam8bit = ["8-bit Adam", "8-bit Adam"]
+"""
 
 
 @dataclass(frozen=True)
@@ -59,28 +132,23 @@ def adam_8bit(parameters: Iterable[Tensor]) -> optim.Optimizer:
     return optimizer
 
 
-OPTIMIZERS: dict[str, tuple[str, Factory]] = {
-    "sgd": ("SGD", lambda p: optim.SGD(p, foreach=False)),
-    "momentum": ("SGD + momentum", lambda p: optim.SGD(p, momentum=0.9, foreach=False)),
-    "rmsprop": ("RMSprop", lambda p: optim.RMSprop(p, foreach=False)),
-    "muon": ("Muon", optim.Muon),
-    "adamw": ("AdamW", lambda p: optim.AdamW(p, foreach=False)),
-    "amsgrad": ("AMSGrad", lambda p: optim.AdamW(p, amsgrad=True, foreach=False)),
-    "adafactor": ("Adafactor", lambda p: optim.Adafactor(p, foreach=False)),
-    "adam8bit": ("8-bit Adam", adam_8bit),
+OPTIMIZERS: dict[str, Factory] = {
+    "sgd": lambda p: optim.SGD(p, foreach=False),
+    "momentum": lambda p: optim.SGD(p, momentum=0.9, foreach=False),
+    "rmsprop": lambda p: optim.RMSprop(p, foreach=False),
+    "muon": optim.Muon,
+    "adamw": lambda p: optim.AdamW(p, foreach=False),
+    "amsgrad": lambda p: optim.AdamW(p, amsgrad=True, foreach=False),
+    "adafactor": lambda p: optim.Adafactor(p, foreach=False),
+    "adam8bit": adam_8bit,
 }
 
-STEPS: dict[str, tuple[Text, Factory]] = {
-    "loop": (
-        {"zh": "逐个矩阵", "en": "one matrix after another"},
-        lambda p: optim.AdamW(p, foreach=False),
-    ),
-    "foreach": (
-        {"zh": "foreach，全部一起", "en": "foreach, all at once"},
-        lambda p: optim.AdamW(p, foreach=True),
-    ),
-    "fused": ({"zh": "融合内核", "en": "one fused kernel"}, lambda p: optim.AdamW(p, fused=True)),
+STEPS: dict[str, Factory] = {
+    "loop": lambda p: optim.AdamW(p, foreach=False),
+    "foreach": lambda p: optim.AdamW(p, foreach=True),
+    "fused": lambda p: optim.AdamW(p, fused=True),
 }
+"""Three ways to write the step of AdamW."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,113 +183,28 @@ def measure(factory: Factory, config: Config) -> Cost:
 
 def run(config: Config, progress: Progress) -> Result:
     """Count the states of each optimizer, and the transients of three ways to write Adam's step."""
+    found = Findings(MEASURES, config)
+    total = len(OPTIMIZERS) + len(STEPS)
     costs: dict[str, Cost] = {}
-    for i, (name, (title, factory)) in enumerate(OPTIMIZERS.items()):
-        progress(i / (len(OPTIMIZERS) + len(STEPS)), title)
+    for i, (name, factory) in enumerate(OPTIMIZERS.items()):
+        progress(i / total, name)
         costs[name] = measure(factory, config)
-    steps: dict[str, Cost] = {}
-    for i, (name, (label, factory)) in enumerate(STEPS.items(), start=len(OPTIMIZERS)):
-        progress(i / (len(OPTIMIZERS) + len(STEPS)), label["en"])
-        steps[name] = measure(factory, config)
-    progress(1.0, "done")
+        found[f"state_{name}"] = costs[name].state
+    found["state_before_first_step"] = max(cost.before for cost in costs.values())
+    found["adam_over_momentum"] = costs["adamw"].state / costs["momentum"].state
 
-    counted = {
-        "zh": "optimizer.state 中全部存储的字节数除以参数个数",
-        "en": "bytes of all storages in optimizer.state over the number of parameters",
-    }
-    live = {
-        "zh": "第三步的实时字节峰值，减去这一步之前已有的",
-        "en": "live peak of the third step above what was there before it",
-    }
-    metrics = [
-        *(
-            Metric(
-                f"state_{name}",
-                costs[name].state,
-                "B/param",
-                "exact",
-                {"zh": f"{title} 的状态", "en": f"state of {title}"},
-                counted,
-            )
-            for name, (title, _) in OPTIMIZERS.items()
-        ),
-        *(
-            Metric(
-                f"transient_{name}",
-                steps[name].transient,
-                "B/param",
-                "exact",
-                {
-                    "zh": f"AdamW 一步的临时量：{label['zh']}",
-                    "en": f"transient of AdamW's step: {label['en']}",
-                },
-                live,
-            )
-            for name, (label, _) in STEPS.items()
-        ),
-        *(
-            Metric(
-                f"transient_{name}_copies",
-                steps[name].transient * config.matrices / 4,
-                "",
-                "exact",
-                {
-                    "zh": f"同上，折合成几份单个 fp32 矩阵：{label['zh']}",
-                    "en": f"the same in fp32 copies of one matrix: {label['en']}",
-                },
-                live,
-            )
-            for name, (label, _) in STEPS.items()
-        ),
-        Metric(
-            "state_before_first_step",
-            max(cost.before for cost in costs.values()),
-            "B/param",
-            "exact",
-            {
-                "zh": "第一步之前的状态，八种里最多的",
-                "en": "most state before the first step, of all eight",
-            },
-            counted,
-        ),
-        Metric(
-            "adam_over_momentum",
-            costs["adamw"].state / costs["momentum"].state,
-            "",
-            "exact",
-            {
-                "zh": "AdamW 的状态是动量 SGD 的几倍",
-                "en": "state of AdamW over that of SGD with momentum",
-            },
-            counted,
-        ),
-    ]
-    names = list(OPTIMIZERS)
-    places = tuple(float(i) for i in range(len(names)))
-    figure = Figure(
+    for i, (name, factory) in enumerate(STEPS.items(), start=len(OPTIMIZERS)):
+        progress(i / total, f"AdamW, {name}")
+        transient = measure(factory, config).transient
+        found[f"transient_{name}"] = transient
+        found[f"transient_{name}_copies"] = transient * config.matrices / 4  # an fp32 has 4 bytes
+
+    places = range(len(costs))
+    found.draw(
         "states",
-        {"zh": "每个参数的优化器字节", "en": "Optimizer bytes a parameter"},
-        Axis(
-            {"zh": "优化器", "en": "optimizer"},
-            categories=tuple({"zh": OPTIMIZERS[n][0], "en": OPTIMIZERS[n][0]} for n in names),
-        ),
-        Axis({"zh": "字节/参数", "en": "bytes a parameter"}, "B/param"),
-        (
-            Series(
-                {"zh": "常驻状态", "en": "resident state"},
-                places,
-                tuple(costs[n].state for n in names),
-                "bar",
-            ),
-            Series(
-                {
-                    "zh": "一步内的临时量（8-bit Adam 的内核自用部分不计）",
-                    "en": "transient within a step (without what 8-bit Adam's kernel takes inside)",
-                },
-                places,
-                tuple(costs[n].transient for n in names),
-                "bar",
-            ),
-        ),
+        Line("resident", places, [cost.state for cost in costs.values()]),
+        Line("transient", places, [cost.transient for cost in costs.values()]),
+        places=OPTIMIZERS,
     )
-    return Result(tuple(metrics), (figure,))
+    progress(1.0, "done")
+    return found.result()

@@ -36,24 +36,141 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos import ranks
-from runnable_demos.measure import LiveMemory
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-)
+from runnable_demos.lab import ranks
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "流水线调度", "en": "Pipeline schedules"}
 QUESTION: Text = {
     "zh": "流水线的各段要等多久，等的时候手里攒着几个微批的激活？",
     "en": "How long do pipeline stages wait, and how many micro-batches do they hold meanwhile?",
 }
+
+MEASURES = """
+[[method]]
+kind = "computed"
+how = [
+  "由真实进程执行的次序推算：前向 1 格，反向 2 格，本卡空闲且输入已到即开始",
+  "computed from the order in which real ranks executed: a forward takes one slot and a backward two, each begins when its device is free and its inputs are there",
+]
+[method.metrics]
+bubble_gpipe = [
+  "",
+  "气泡：GPipe，p = {ranks}，m = {micro_batches}",
+  "bubble: GPipe, p = {ranks}, m = {micro_batches}",
+]
+bubble_one_f_one_b = [
+  "",
+  "气泡：1F1B，p = {ranks}，m = {micro_batches}",
+  "bubble: 1F1B, p = {ranks}, m = {micro_batches}",
+]
+bubble_interleaved = [
+  "",
+  "气泡：交错 1F1B，v = {v}，p = {ranks}，m = {micro_batches}",
+  "bubble: interleaved 1F1B, v = {v}, p = {ranks}, m = {micro_batches}",
+]
+bubble_of_total = ["", "GPipe 的空闲占总时间的份额", "GPipe's idle share of the total time"]
+bubble_four_times = ["", "气泡：1F1B，m = 4p", "bubble: 1F1B, m = 4p"]
+slow_stage = [
+  "",
+  "最后一段慢一倍：一步的时间变为几倍",
+  "last stage twice as slow: time of a step, times",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "真实进程上每个操作之后的实时激活字节，最大值除以一个微批的",
+  "live activation bytes on real ranks after each operation: the most, over one micro-batch's",
+]
+[method.metrics]
+interleaved_in_flight = [
+  "",
+  "交错 1F1B：第一张卡在途的微批，折合整段",
+  "interleaved 1F1B: micro-batches in flight on the first device, of all its chunks",
+]
+in_flight_gpipe_first = [
+  "",
+  "GPipe：第一段在途的微批",
+  "GPipe: micro-batches in flight on the first stage",
+]
+in_flight_gpipe_last = [
+  "",
+  "GPipe：最后一段在途的微批",
+  "GPipe: micro-batches in flight on the last stage",
+]
+in_flight_one_f_one_b_first = [
+  "",
+  "1F1B：第一段在途的微批",
+  "1F1B: micro-batches in flight on the first stage",
+]
+in_flight_one_f_one_b_last = [
+  "",
+  "1F1B：最后一段在途的微批",
+  "1F1B: micro-batches in flight on the last stage",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "每个操作之后的实时激活字节的最大值；反向内部的重建不在其中",
+  "most live activation bytes after an operation; what a backward rebuilds is not among them",
+]
+[method.metrics]
+checkpointed_first = [
+  "",
+  "1F1B 逐段检查点：第一段的激活与不设时之比",
+  "1F1B, stages checkpointed: activations on the first stage over those without",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "真实进程执行每种调度，每层逐元素比较",
+  "real ranks execute each schedule; compared layer by layer, element by element",
+]
+[method.metrics]
+gradients_bit_equal = [
+  "",
+  "GPipe、1F1B、交错 1F1B 与逐段检查点：梯度与单机逐个微批计算的逐位相等",
+  "GPipe, 1F1B, interleaved 1F1B and checkpointed stages: gradients equal one device's, which takes the micro-batches in turn, bit for bit",
+]
+
+[figure.bubble]
+title = ["气泡随微批数，p = {ranks}", "Bubble over the number of micro-batches, p = {ranks}"]
+kind = "computed"
+x = {label = ["微批数 m", "micro-batches m"], scale = "log2"}
+y = {label = ["空闲时间 / 理想时间", "idle time / ideal time"]}
+[figure.bubble.series]
+theory = ["theory", "(p−1)/m", "(p−1)/m"]
+interleaved_theory = ["theory", "(p−1)/(vm)，v = {v}", "(p−1)/(vm), v = {v}"]
+one_f_one_b = ["measured", "1F1B，由执行次序推算", "1F1B, computed from what ran"]
+interleaved = [
+  "measured",
+  "交错 1F1B，v = {v}，由执行次序推算",
+  "interleaved 1F1B, v = {v}, computed from what ran",
+]
+
+[figure.in_flight]
+title = [
+  "各段在途的微批，m = {micro_batches}",
+  "Micro-batches in flight on each stage, m = {micro_batches}",
+]
+x = {label = ["段", "stage"]}
+y = {label = ["微批", "micro-batches"]}
+[figure.in_flight.series]
+gpipe_theory = ["theory", "GPipe：m", "GPipe: m"]
+one_f_one_b_theory = ["theory", "1F1B：p − i", "1F1B: p − i"]
+interleaved_theory = [
+  "theory",
+  "交错：p + (p − 1 − 2i)/v，v = {v}",
+  "interleaved: p + (p − 1 − 2i)/v, v = {v}",
+]
+gpipe = ["measured", "GPipe，实测", "GPipe, measured"]
+one_f_one_b = ["measured", "1F1B，实测", "1F1B, measured"]
+interleaved = ["measured", "交错 1F1B，v = {v}，实测", "interleaved 1F1B, v = {v}, measured"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -350,222 +467,78 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
 
 def run(config: Config, progress: Progress) -> Result:
     """Execute the schedules on real ranks, and play in time slots what these did."""
+    found = Findings(MEASURES, config, v=V)
     p, m = config.ranks, config.micro_batches
     if m % p:
         raise ValueError("the number of micro-batches must be a multiple of the number of stages")
-    equal = dict.fromkeys(range(p), (1, 2))
-    slow = equal | {p - 1: (2, 4)}
     progress(0.1, f"{p} ranks")
     reports = ranks.launch("runnable_demos.pipeline_schedule", p, asdict(config))
+    find_bubbles(config, reports, found)
+    find_in_flight(config, reports, found)
+    found["gradients_bit_equal"] = all(done["equal"] for r in reports for done in r.values())
     progress(1.0, "done")
+    return found.result()
+
+
+def find_bubbles(config: Config, reports: Sequence[ranks.Report], found: Findings) -> None:
+    """Play the logs of all ranks, with each number of micro-batches."""
+    p, m, sizes = config.ranks, config.micro_batches, counts(config)
+    equal = dict.fromkeys(range(p), (1, 2))  # t_f and t_b of each device
+    slow = equal | {p - 1: (2, 4)}
 
     def log(name: str, n: int) -> Schedule:
         """What all ranks did, in their order."""
         return [[Op(*op) for op in r[f"{name}_{n}"]["order"]] for r in reports]
 
-    def in_flight(name: str, i: int) -> float:
-        """Micro-batches that rank i held at most, by their bytes."""
-        held: int = reports[i][f"{name}_{m}"]["activations"]
-        single: int = reports[i][f"{name}_single"]["activations"]
-        return held / single
-
     played = {
-        name: {n: play(log(name, n), equal, v) for n in counts(config)}
-        for name, (_, v) in SCHEDULES.items()
+        name: {n: play(log(name, n), equal, v) for n in sizes} for name, (_, v) in SCHEDULES.items()
     }
+    bubbles = {
+        name: {n: float(each.bubble) for n, each in by_size.items()}
+        for name, by_size in played.items()
+    }
+    for name in SCHEDULES:
+        found[f"bubble_{name}"] = bubbles[name][m]
+    found["bubble_of_total"] = float(1 - played["gpipe"][m].busy / played["gpipe"][m].time)
+    found["bubble_four_times"] = bubbles["one_f_one_b"][4 * p]
     slowed = play(log("one_f_one_b", m), slow)
-
-    slots = {
-        "zh": "由真实进程执行的次序推算：前向 1 格，反向 2 格，本卡空闲且输入已到即开始",
-        "en": "computed from the order in which real ranks executed: a forward takes one slot and a "
-        "backward two, each begins when its device is free and its inputs are there",
-    }
-    live = {
-        "zh": "真实进程上每个操作之后的实时激活字节，最大值除以一个微批的",
-        "en": "live activation bytes on real ranks after each operation: the most, over one micro-batch's",
-    }
-    labels: dict[str, Text] = {
-        "gpipe": {"zh": "GPipe", "en": "GPipe"},
-        "one_f_one_b": {"zh": "1F1B", "en": "1F1B"},
-        "interleaved": {"zh": f"交错 1F1B，v = {V}", "en": f"interleaved 1F1B, v = {V}"},
-    }
-    metrics = [
-        *(
-            Metric(
-                f"bubble_{name}",
-                float(played[name][m].bubble),
-                "",
-                "computed",
-                {
-                    "zh": f"气泡：{labels[name]['zh']}，p = {p}，m = {m}",
-                    "en": f"bubble: {labels[name]['en']}, p = {p}, m = {m}",
-                },
-                slots,
-            )
-            for name in played
-        ),
-        Metric(
-            "bubble_of_total",
-            float(1 - played["gpipe"][m].busy / played["gpipe"][m].time),
-            "",
-            "computed",
-            {
-                "zh": "GPipe 的空闲占总时间的份额",
-                "en": "GPipe's idle share of the total time",
-            },
-            slots,
-        ),
-        Metric(
-            "bubble_four_times",
-            float(played["one_f_one_b"][4 * p].bubble),
-            "",
-            "computed",
-            {"zh": "气泡：1F1B，m = 4p", "en": "bubble: 1F1B, m = 4p"},
-            slots,
-        ),
-        Metric(
-            "slow_stage",
-            float(slowed.time / played["one_f_one_b"][m].time),
-            "",
-            "computed",
-            {
-                "zh": "最后一段慢一倍：一步的时间变为几倍",
-                "en": "last stage twice as slow: time of a step, times",
-            },
-            slots,
-        ),
-        Metric(
-            "interleaved_in_flight",
-            in_flight("interleaved", 0),
-            "",
-            "exact",
-            {
-                "zh": "交错 1F1B：第一张卡在途的微批，折合整段",
-                "en": "interleaved 1F1B: micro-batches in flight on the first device, of all its chunks",
-            },
-            live,
-        ),
-        *(
-            Metric(
-                f"in_flight_{name}_{which}",
-                in_flight(name, i),
-                "",
-                "exact",
-                {
-                    "zh": f"{labels[name]['zh']}：{zh}在途的微批",
-                    "en": f"{labels[name]['en']}: micro-batches in flight on the {which} stage",
-                },
-                live,
-            )
-            for name in ("gpipe", "one_f_one_b")
-            for which, zh, i in (("first", "第一段", 0), ("last", "最后一段", p - 1))
-        ),
-        Metric(
-            "checkpointed_first",
-            reports[0]["checkpointed"]["activations"]
-            / reports[0][f"one_f_one_b_{m}"]["activations"],
-            "",
-            "exact",
-            {
-                "zh": "1F1B 逐段检查点：第一段的激活与不设时之比",
-                "en": "1F1B, stages checkpointed: activations on the first stage over those without",
-            },
-            {
-                "zh": "每个操作之后的实时激活字节的最大值；反向内部的重建不在其中",
-                "en": "most live activation bytes after an operation; what a backward rebuilds is not among them",
-            },
-        ),
-        Metric(
-            "gradients_bit_equal",
-            all(done["equal"] for r in reports for done in r.values()),
-            "",
-            "exact",
-            {
-                "zh": "GPipe、1F1B、交错 1F1B 与逐段检查点：梯度与单机逐个微批计算的逐位相等",
-                "en": "GPipe, 1F1B, interleaved 1F1B and checkpointed stages: gradients equal one "
-                "device's, which takes the micro-batches in turn, bit for bit",
-            },
-            {
-                "zh": "真实进程执行每种调度，每层逐元素比较",
-                "en": "real ranks execute each schedule; compared layer by layer, element by element",
-            },
-        ),
-    ]
-    x = tuple(float(n) for n in counts(config))
-    bubbles = Figure(
+    found["slow_stage"] = float(slowed.time / played["one_f_one_b"][m].time)
+    found.draw(
         "bubble",
-        {"zh": f"气泡随微批数，p = {p}", "en": f"Bubble over the number of micro-batches, p = {p}"},
-        Axis({"zh": "微批数 m", "en": "micro-batches m"}, scale="log2"),
-        Axis({"zh": "空闲时间 / 理想时间", "en": "idle time / ideal time"}),
-        (
-            Series(
-                {"zh": "(p−1)/m", "en": "(p−1)/m"},
-                x,
-                tuple((p - 1) / n for n in counts(config)),
-                "theory",
-            ),
-            Series(
-                {"zh": "(p−1)/(vm)，v = 2", "en": "(p−1)/(vm), v = 2"},
-                x,
-                tuple((p - 1) / (V * n) for n in counts(config)),
-                "theory",
-            ),
-            *(
-                Series(
-                    {
-                        "zh": f"{labels[name]['zh']}，由执行次序推算",
-                        "en": f"{labels[name]['en']}, computed from what ran",
-                    },
-                    x,
-                    tuple(float(played[name][n].bubble) for n in counts(config)),
-                    kind="computed",
-                )
-                for name in ("one_f_one_b", "interleaved")
-            ),
-        ),
+        Line("theory", sizes, [(p - 1) / n for n in sizes]),
+        Line("interleaved_theory", sizes, [(p - 1) / (V * n) for n in sizes]),
+        Line("one_f_one_b", sizes, list(bubbles["one_f_one_b"].values())),
+        Line("interleaved", sizes, list(bubbles["interleaved"].values())),
     )
-    places = tuple(float(i) for i in range(p))
-    held = Figure(
+
+
+def find_in_flight(config: Config, reports: Sequence[ranks.Report], found: Findings) -> None:
+    """Micro-batches that each rank held at most, by their bytes."""
+    p, m, stages = config.ranks, config.micro_batches, range(config.ranks)
+
+    def most(i: int, name: str) -> int:
+        activations: int = reports[i][name]["activations"]
+        return activations
+
+    held = {
+        name: [most(i, f"{name}_{m}") / most(i, f"{name}_single") for i in stages]
+        for name in SCHEDULES
+    }
+    found["interleaved_in_flight"] = held["interleaved"][0]
+    for name in ("gpipe", "one_f_one_b"):
+        found[f"in_flight_{name}_first"] = held[name][0]
+        found[f"in_flight_{name}_last"] = held[name][-1]
+    found["checkpointed_first"] = most(0, "checkpointed") / most(0, f"one_f_one_b_{m}")
+    # The interleaved schedule cannot hold more micro-batches than there are.
+    chunks = [min(p + (p - 1 - 2 * i) / V, m) for i in stages]
+    found.draw(
         "in_flight",
-        {"zh": f"各段在途的微批，m = {m}", "en": f"Micro-batches in flight on each stage, m = {m}"},
-        Axis(
-            {"zh": "段", "en": "stage"},
-            categories=tuple({"zh": str(i), "en": str(i)} for i in range(p)),
-        ),
-        Axis({"zh": "微批", "en": "micro-batches"}),
-        (
-            Series(
-                {"zh": "GPipe：m", "en": "GPipe: m"},
-                places,
-                tuple(float(m) for _ in places),
-                "theory",
-            ),
-            Series(
-                {"zh": "1F1B：p − i", "en": "1F1B: p − i"},
-                places,
-                tuple(p - i for i in places),
-                "theory",
-            ),
-            Series(
-                {
-                    "zh": f"交错：p + (p − 1 − 2i)/v，v = {V}",
-                    "en": f"interleaved: p + (p − 1 − 2i)/v, v = {V}",
-                },
-                places,
-                tuple(min(p + (p - 1 - 2 * i) / V, m) for i in places),
-                "theory",
-            ),
-            *(
-                Series(
-                    {"zh": f"{labels[name]['zh']}，实测", "en": f"{labels[name]['en']}, measured"},
-                    places,
-                    tuple(in_flight(name, i) for i in range(p)),
-                )
-                for name in SCHEDULES
-            ),
-        ),
+        Line("gpipe_theory", stages, [m for _ in stages]),
+        Line("one_f_one_b_theory", stages, [p - i for i in stages]),
+        Line("interleaved_theory", stages, chunks),
+        *(Line(name, stages, each) for name, each in held.items()),
+        places=stages,
     )
-    return Result(tuple(metrics), (bubbles, held))
 
 
 if __name__ == "__main__":

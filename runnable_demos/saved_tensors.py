@@ -28,14 +28,125 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runnable_demos.measure import saved_tensors
-from runnable_demos.metrics import Axis, Figure, Metric, Progress, Result, Series, Text, parameter
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import saved_tensors
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "反向传播存了什么", "en": "What backward saves"}
 QUESTION: Text = {
     "zh": "每种运算为反向保存多少字节？相邻的运算共用哪些张量？",
     "en": "How many bytes does each operation save for its backward, and what do neighbours share?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "为反向保存的字节除以输入元素数，每块存储计一次，不含参数",
+  "bytes saved for the backward over the elements of the input, each storage once, no parameters",
+]
+[method.metrics]
+add_fp32 = ["B", "加法，fp32，每个元素", "add, fp32, an element"]
+scale_fp32 = ["B", "乘常数，fp32，每个元素", "times a constant, fp32, an element"]
+view_fp32 = ["B", "视图，fp32，每个元素", "view, fp32, an element"]
+mul_fp32 = ["B", "逐元素乘，fp32，每个元素", "mul, fp32, an element"]
+relu_fp32 = ["B", "ReLU，fp32，每个元素", "ReLU, fp32, an element"]
+gelu_fp32 = ["B", "GELU，fp32，每个元素", "GELU, fp32, an element"]
+silu_fp32 = ["B", "SiLU，fp32，每个元素", "SiLU, fp32, an element"]
+sigmoid_fp32 = ["B", "sigmoid，fp32，每个元素", "sigmoid, fp32, an element"]
+tanh_fp32 = ["B", "tanh，fp32，每个元素", "tanh, fp32, an element"]
+softmax_fp32 = ["B", "softmax，fp32，每个元素", "softmax, fp32, an element"]
+masked_fill_fp32 = ["B", "masked_fill，fp32，每个元素", "masked_fill, fp32, an element"]
+dropout_fp32 = ["B", "F.dropout，fp32，每个元素", "F.dropout, fp32, an element"]
+native_dropout_fp32 = ["B", "native_dropout，fp32，每个元素", "native_dropout, fp32, an element"]
+layer_norm_fp32 = ["B", "LayerNorm，fp32，每个元素", "LayerNorm, fp32, an element"]
+rms_norm_fp32 = ["B", "RMSNorm，fp32，每个元素", "RMSNorm, fp32, an element"]
+linear_fp32 = ["B", "Linear，fp32，每个元素", "Linear, fp32, an element"]
+frozen_linear_fp32 = ["B", "冻结的 Linear，fp32，每个元素", "frozen Linear, fp32, an element"]
+cross_entropy_fp32 = ["B", "交叉熵，fp32，每个元素", "cross-entropy, fp32, an element"]
+relu_linear_fp32 = ["B", "ReLU 接 Linear，fp32，每个元素", "ReLU, then Linear, fp32, an element"]
+gelu_linear_fp32 = ["B", "GELU 接 Linear，fp32，每个元素", "GELU, then Linear, fp32, an element"]
+gated_silu_fp32 = ["B", "SiLU 门控：silu(a)·b，fp32，每个元素", "SiLU gate: silu(a)·b, fp32, an element"]
+linear_add_linear_fp32 = ["B", "Linear、残差、Linear，fp32，每个元素", "Linear, residual, Linear, fp32, an element"]
+two_linears_of_one_input_fp32 = [
+  "B",
+  "同一输入的两个 Linear，fp32，每个元素",
+  "two Linears of one input, fp32, an element",
+]
+softmax_dropout_matmul_fp32 = [
+  "B",
+  "softmax、dropout、矩阵乘，fp32，每个元素",
+  "softmax, dropout, matrix product, fp32, an element",
+]
+add_bf16 = ["B", "加法，bf16，每个元素", "add, bf16, an element"]
+scale_bf16 = ["B", "乘常数，bf16，每个元素", "times a constant, bf16, an element"]
+view_bf16 = ["B", "视图，bf16，每个元素", "view, bf16, an element"]
+mul_bf16 = ["B", "逐元素乘，bf16，每个元素", "mul, bf16, an element"]
+relu_bf16 = ["B", "ReLU，bf16，每个元素", "ReLU, bf16, an element"]
+gelu_bf16 = ["B", "GELU，bf16，每个元素", "GELU, bf16, an element"]
+silu_bf16 = ["B", "SiLU，bf16，每个元素", "SiLU, bf16, an element"]
+sigmoid_bf16 = ["B", "sigmoid，bf16，每个元素", "sigmoid, bf16, an element"]
+tanh_bf16 = ["B", "tanh，bf16，每个元素", "tanh, bf16, an element"]
+softmax_bf16 = ["B", "softmax，bf16，每个元素", "softmax, bf16, an element"]
+masked_fill_bf16 = ["B", "masked_fill，bf16，每个元素", "masked_fill, bf16, an element"]
+dropout_bf16 = ["B", "F.dropout，bf16，每个元素", "F.dropout, bf16, an element"]
+native_dropout_bf16 = ["B", "native_dropout，bf16，每个元素", "native_dropout, bf16, an element"]
+layer_norm_bf16 = ["B", "LayerNorm，bf16，每个元素", "LayerNorm, bf16, an element"]
+rms_norm_bf16 = ["B", "RMSNorm，bf16，每个元素", "RMSNorm, bf16, an element"]
+linear_bf16 = ["B", "Linear，bf16，每个元素", "Linear, bf16, an element"]
+frozen_linear_bf16 = ["B", "冻结的 Linear，bf16，每个元素", "frozen Linear, bf16, an element"]
+cross_entropy_bf16 = ["B", "交叉熵，bf16，每个元素", "cross-entropy, bf16, an element"]
+relu_linear_bf16 = ["B", "ReLU 接 Linear，bf16，每个元素", "ReLU, then Linear, bf16, an element"]
+gelu_linear_bf16 = ["B", "GELU 接 Linear，bf16，每个元素", "GELU, then Linear, bf16, an element"]
+gated_silu_bf16 = ["B", "SiLU 门控：silu(a)·b，bf16，每个元素", "SiLU gate: silu(a)·b, bf16, an element"]
+linear_add_linear_bf16 = ["B", "Linear、残差、Linear，bf16，每个元素", "Linear, residual, Linear, bf16, an element"]
+two_linears_of_one_input_bf16 = [
+  "B",
+  "同一输入的两个 Linear，bf16，每个元素",
+  "two Linears of one input, bf16, an element",
+]
+softmax_dropout_matmul_bf16 = [
+  "B",
+  "softmax、dropout、矩阵乘，bf16，每个元素",
+  "softmax, dropout, matrix product, bf16, an element",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "保存 x[:, :1] 时整块存储的字节除以可见部分的字节",
+  "bytes of the storage that saving x[:, :1] keeps alive over the bytes that are visible",
+]
+[method.metrics]
+slice_keeps_ratio = ["", "保存一列时留住的存储是可见部分的倍数", "storage kept by saving one column"]
+
+[figure.bytes_per_element]
+title = ["每个元素保存的字节", "Bytes saved an element"]
+x = {label = ["运算", "operation"]}
+y = {label = ["字节/元素", "bytes an element"], unit = "B"}
+[figure.bytes_per_element.series]
+fp32 = ["measured", "fp32", "fp32"]
+bf16 = ["measured", "bf16", "bf16"]
+[figure.bytes_per_element.places]
+add = ["加法", "add"]
+scale = ["乘常数", "times a constant"]
+view = ["视图", "view"]
+mul = ["逐元素乘", "mul"]
+relu = ["ReLU", "ReLU"]
+gelu = ["GELU", "GELU"]
+silu = ["SiLU", "SiLU"]
+sigmoid = ["sigmoid", "sigmoid"]
+tanh = ["tanh", "tanh"]
+softmax = ["softmax", "softmax"]
+masked_fill = ["masked_fill", "masked_fill"]
+dropout = ["F.dropout", "F.dropout"]
+native_dropout = ["native_dropout", "native_dropout"]
+layer_norm = ["LayerNorm", "LayerNorm"]
+rms_norm = ["RMSNorm", "RMSNorm"]
+linear = ["Linear", "Linear"]
+frozen_linear = ["冻结的 Linear", "frozen Linear"]
+cross_entropy = ["交叉熵", "cross-entropy"]
+"""
 
 
 @dataclass(frozen=True)
@@ -134,109 +245,29 @@ def draw(config: Config, dtype: torch.dtype) -> Tensor:
 
 # --- the demo ------------------------------------------------------------------------------------
 
-# 中文, English
-NAMES: dict[str, tuple[str, str]] = {
-    "add": ("加法", "add"),
-    "scale": ("乘常数", "times a constant"),
-    "view": ("视图", "view"),
-    "mul": ("逐元素乘", "mul"),
-    "relu": ("ReLU", "ReLU"),
-    "gelu": ("GELU", "GELU"),
-    "silu": ("SiLU", "SiLU"),
-    "sigmoid": ("sigmoid", "sigmoid"),
-    "tanh": ("tanh", "tanh"),
-    "softmax": ("softmax", "softmax"),
-    "masked_fill": ("masked_fill", "masked_fill"),
-    "dropout": ("F.dropout", "F.dropout"),
-    "native_dropout": ("native_dropout", "native_dropout"),
-    "layer_norm": ("LayerNorm", "LayerNorm"),
-    "rms_norm": ("RMSNorm", "RMSNorm"),
-    "linear": ("Linear", "Linear"),
-    "frozen_linear": ("冻结的 Linear", "frozen Linear"),
-    "cross_entropy": ("交叉熵", "cross-entropy"),
-    "relu_linear": ("ReLU 接 Linear", "ReLU, then Linear"),
-    "gelu_linear": ("GELU 接 Linear", "GELU, then Linear"),
-    "gated_silu": ("SiLU 门控：silu(a)·b", "SiLU gate: silu(a)·b"),
-    "linear_add_linear": ("Linear、残差、Linear", "Linear, residual, Linear"),
-    "two_linears_of_one_input": ("同一输入的两个 Linear", "two Linears of one input"),
-    "softmax_dropout_matmul": ("softmax、dropout、矩阵乘", "softmax, dropout, matrix product"),
-}
-HOW: Text = {
-    "zh": "为反向保存的字节除以输入元素数，每块存储计一次，不含参数",
-    "en": "bytes saved for the backward over the elements of the input, each storage once, no parameters",
-}
-SLICED: Text = {
-    "zh": "保存 x[:, :1] 时整块存储的字节除以可见部分的字节",
-    "en": "bytes of the storage that saving x[:, :1] keeps alive over the bytes that are visible",
-}
-
-
-def table_figure(names: Sequence[str], values: dict[str, dict[str, float]]) -> Figure:
-    """Bytes an element by operation, one mark for each dtype."""
-    return Figure(
-        "bytes_per_element",
-        {"zh": "每个元素保存的字节", "en": "Bytes saved an element"},
-        Axis(
-            {"zh": "运算", "en": "operation"},
-            categories=tuple(dict(zip(("zh", "en"), NAMES[n], strict=True)) for n in names),
-        ),
-        Axis({"zh": "字节/元素", "en": "bytes an element"}, "B"),
-        tuple(
-            Series(
-                {"zh": dtype, "en": dtype},
-                tuple(map(float, range(len(names)))),
-                tuple(values[dtype][name] for name in names),
-            )
-            for dtype in DTYPES
-        ),
-    )
-
 
 def run(config: Config, progress: Progress) -> Result:
     """Every operation and sequence in every dtype, and one slice."""
-    values: dict[str, dict[str, float]] = {}
-    single: tuple[str, ...] = ()
+    found = Findings(MEASURES, config)
+    lines = []
     for i, (name, dtype) in enumerate(DTYPES.items()):
         progress(i / len(DTYPES), name)
         layer = make_layer(config, dtype)
-        table = operations(layer, config)
-        single = tuple(table)
-        values[name] = {
+        single = operations(layer, config)
+        values = {
             key: bytes_per_element(operation, draw(config, dtype), layer.parameters())
-            for key, operation in (table | sequences(layer)).items()
+            for key, operation in (single | sequences(layer)).items()
         }
-    metrics = [
-        Metric(
-            f"{name}_{dtype}",
-            value,
-            "B",
-            "exact",
-            {
-                "zh": f"{NAMES[name][0]}，{dtype}，每个元素",
-                "en": f"{NAMES[name][1]}, {dtype}, an element",
-            },
-            HOW,
-        )
-        for dtype, row in values.items()
-        for name, value in row.items()
-    ]
+        for key, value in values.items():
+            found[f"{key}_{name}"] = value
+        lines.append(Line(name, range(len(single)), [values[key] for key in single]))
+    found.draw("bytes_per_element", *lines, places=single)
+
     x = draw(config, torch.float32)
     column = x[:, :1]
     with saved_tensors() as saved:
         column.exp() * column
     kept = max(t.nbytes for t in saved.tensors)
-    metrics.append(
-        Metric(
-            "slice_keeps_ratio",
-            kept / column.nbytes,
-            "",
-            "exact",
-            {
-                "zh": "保存一列时留住的存储是可见部分的倍数",
-                "en": "storage kept by saving one column",
-            },
-            SLICED,
-        )
-    )
+    found["slice_keeps_ratio"] = kept / column.nbytes
     progress(1.0, "")
-    return Result(tuple(metrics), (table_figure(single, values),))
+    return found.result()

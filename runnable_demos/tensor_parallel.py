@@ -38,24 +38,127 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos import collectives, ranks
-from runnable_demos.measure import saved_tensors
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-)
+from runnable_demos.lab import collectives, ranks
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import saved_tensors
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "张量并行与序列并行", "en": "Tensor and sequence parallelism"}
 QUESTION: Text = {
     "zh": "张量并行与序列并行怎样切分一层的激活，又要通信多少？",
     "en": "How do tensor and sequence parallelism divide a block's activations, and what do they send?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "一层前向里保存张量的字节除以 sbh，不含参数，各进程的最大值",
+  "bytes that a block's forward saves over sbh, without parameters, on the fullest rank",
+]
+[method.metrics]
+one_rank_per_sbh = ["", "单卡：每层激活 / sbh", "one rank: activations of a block / sbh"]
+tp_per_sbh = [
+  "",
+  "张量并行，t = {ranks}：每层激活 / sbh",
+  "tensor parallel, t = {ranks}: activations of a block / sbh",
+]
+sp_per_sbh = [
+  "",
+  "张量并行加序列并行，t = {ranks}：每层激活 / sbh",
+  "tensor and sequence parallel, t = {ranks}: activations of a block / sbh",
+]
+tp_share = [
+  "",
+  "张量并行，t = {ranks}：激活是单卡的几成",
+  "tensor parallel, t = {ranks}: activations over one rank's",
+]
+sp_share = [
+  "",
+  "张量并行加序列并行，t = {ranks}：激活是单卡的几成",
+  "tensor and sequence parallel, t = {ranks}: activations over one rank's",
+]
+norm_statistics_per_sb = [
+  "",
+  "单卡实测比公式多出的字节 / sb：LayerNorm 的均值与方差",
+  "bytes above the formula on one rank / sb: LayerNorm's statistics",
+]
+
+[[method]]
+kind = "exact"
+how = ["一次前向与反向里实际发出的集合通信", "collectives issued in a forward and backward"]
+[method.metrics]
+tp_all_reduce = [
+  "",
+  "每层每步的 all_reduce 次数：张量并行",
+  "all_reduce calls a block a step: tensor parallel",
+]
+sp_all_gather = [
+  "",
+  "每层每步的 all_gather 次数：张量并行加序列并行",
+  "all_gather calls a block a step: tensor and sequence parallel",
+]
+sp_reduce_scatter = [
+  "",
+  "每层每步的 reduce_scatter 次数：张量并行加序列并行",
+  "reduce_scatter calls a block a step: tensor and sequence parallel",
+]
+tp_checkpointed_all_reduce = [
+  "",
+  "每层每步的 all_reduce 次数：张量并行，整层检查点",
+  "all_reduce calls a block a step: tensor parallel, block checkpointed",
+]
+tp_volume = [
+  "",
+  "张量并行：每层通信量，单位 sbh 个元素 · (t−1)/t",
+  "tensor parallel: volume a block, in sbh elements · (t−1)/t",
+]
+sp_volume = [
+  "",
+  "张量并行加序列并行：每层通信量，单位 sbh 个元素 · (t−1)/t",
+  "tensor and sequence parallel: volume a block, in sbh elements · (t−1)/t",
+]
+
+[[method]]
+kind = "bounded"
+how = ["fp64，不用 dropout", "fp64, without dropout"]
+bound = 1e-12
+reason = [
+  "部分和以不同次序相加，fp64 舍入约 1e-16，乘以项数仍远小于 1e-12",
+  "partial sums are added in another order: fp64 rounds at 1e-16, times the terms",
+]
+[method.metrics]
+error = [
+  "",
+  "切开的层与完整的层：输出与全部梯度的最大相对误差",
+  "split block against the whole one: largest relative error of output and gradients",
+]
+
+[[method]]
+kind = "exact"
+how = ["与 0 号卡逐位比较", "compared with rank 0, bit for bit"]
+[method.metrics]
+same_seed_ranks_agree = [
+  "",
+  "dropout 种子相同：各卡的输出一致",
+  "same dropout seed: all ranks have the same output",
+]
+other_seeds_ranks_differ = [
+  "",
+  "dropout 种子各不相同：本该一致的输出分叉",
+  "other dropout seeds: outputs that should be equal differ",
+]
+
+[figure.activations]
+title = ["每层激活随并行度 t", "Activations of a block over the degree t"]
+x = {label = ["并行度 t", "degree t"], scale = "log2"}
+y = {label = ["每张卡的字节", "bytes on a rank"], unit = "B"}
+[figure.activations.series]
+tensor_theory = ["theory", "张量并行：10 + 24/t + 5as/(ht)", "tensor: 10 + 24/t + 5as/(ht)"]
+sequence_theory = ["theory", "加序列并行：(34 + 5as/h)/t", "and sequence: (34 + 5as/h)/t"]
+tensor = ["measured", "张量并行，实测", "tensor parallel, measured"]
+sequence = ["measured", "加序列并行，实测", "and sequence parallel, measured"]
+"""
 
 
 @dataclass(frozen=True)
@@ -346,202 +449,50 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once; all of them save and send alike."""
+    found = Findings(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.tensor_parallel", config.ranks, asdict(config))
-    progress(1.0, "done")
     report, N = reports[0], config.ranks
-    sbh = config.length * config.batch * config.width
-    message = 2 * sbh  # one activation in bf16
+    s, b, h, a = config.length, config.batch, config.width, config.heads
+    sbh = s * b * h
 
     def most(name: str) -> int:
+        """Bytes that the fullest rank saves."""
         return max(int(r[name]) for r in reports)
 
     def calls(name: str, kind: str) -> int:
         return sum(k == kind for k, _ in report[name])
 
     def volume(name: str) -> float:
-        """Messages of sbh through a rank, an all-reduce twice."""
-        return collectives.volume((kind, nbytes) for kind, nbytes in report[name]) / message
+        """Messages of sbh in bf16 through a rank, an all-reduce twice."""
+        return collectives.volume((kind, nbytes) for kind, nbytes in report[name]) / (2 * sbh)
 
-    hooks = {
-        "zh": "一层前向里保存张量的字节除以 sbh，不含参数，各进程的最大值",
-        "en": "bytes that a block's forward saves over sbh, without parameters, on the fullest rank",
-    }
-    counted = {
-        "zh": "一次前向与反向里实际发出的集合通信",
-        "en": "collectives issued in a forward and backward",
-    }
-    ways = (
-        ("tp", {"zh": "张量并行", "en": "tensor parallel"}),
-        ("sp", {"zh": "张量并行加序列并行", "en": "tensor and sequence parallel"}),
-    )
-    metrics = [
-        Metric(
-            "one_rank_per_sbh",
-            most("tp1") / sbh,
-            "",
-            "exact",
-            {"zh": "单卡：每层激活 / sbh", "en": "one rank: activations of a block / sbh"},
-            hooks,
-        ),
-        *(
-            Metric(
-                f"{way}_per_sbh",
-                most(f"{way}{N}") / sbh,
-                "",
-                "exact",
-                {
-                    "zh": f"{label['zh']}，t = {N}：每层激活 / sbh",
-                    "en": f"{label['en']}, t = {N}: activations of a block / sbh",
-                },
-                hooks,
-            )
-            for way, label in ways
-        ),
-        *(
-            Metric(
-                f"{way}_share",
-                most(f"{way}{N}") / most("tp1"),
-                "",
-                "exact",
-                {
-                    "zh": f"{label['zh']}，t = {N}：激活是单卡的几成",
-                    "en": f"{label['en']}, t = {N}: activations over one rank's",
-                },
-                hooks,
-            )
-            for way, label in ways
-        ),
-        Metric(
-            "norm_statistics_per_sb",
-            (most("tp1") - (34 + 5 * config.heads * config.length / config.width) * sbh)
-            / (config.length * config.batch),
-            "",
-            "exact",
-            {
-                "zh": "单卡实测比公式多出的字节 / sb：LayerNorm 的均值与方差",
-                "en": "bytes above the formula on one rank / sb: LayerNorm's statistics",
-            },
-            hooks,
-        ),
-        *(
-            Metric(
-                f"{name}_{kind}",
-                calls(
-                    f"{name.removesuffix('_checkpointed')}_calls{'_checkpointed' if 'checkpointed' in name else ''}",
-                    kind,
-                ),
-                "",
-                "exact",
-                {
-                    "zh": f"每层每步的 {kind} 次数：{label['zh']}",
-                    "en": f"{kind} calls a block a step: {label['en']}",
-                },
-                counted,
-            )
-            for name, kind, label in (
-                ("tp", "all_reduce", ways[0][1]),
-                ("sp", "all_gather", ways[1][1]),
-                ("sp", "reduce_scatter", ways[1][1]),
-                (
-                    "tp_checkpointed",
-                    "all_reduce",
-                    {"zh": "张量并行，整层检查点", "en": "tensor parallel, block checkpointed"},
-                ),
-            )
-        ),
-        *(
-            Metric(
-                f"{way}_volume",
-                volume(f"{way}_calls"),
-                "",
-                "exact",
-                {
-                    "zh": f"{label['zh']}：每层通信量，单位 sbh 个元素 · (t−1)/t",
-                    "en": f"{label['en']}: volume a block, in sbh elements · (t−1)/t",
-                },
-                counted,
-            )
-            for way, label in ways
-        ),
-        Metric(
-            "error",
-            max(r["error"] for r in reports),
-            "",
-            "bounded",
-            {
-                "zh": "切开的层与完整的层：输出与全部梯度的最大相对误差",
-                "en": "split block against the whole one: largest relative error of output and gradients",
-            },
-            {"zh": "fp64，不用 dropout", "en": "fp64, without dropout"},
-            bound=1e-12,
-            reason={
-                "zh": "部分和以不同次序相加，fp64 舍入约 1e-16，乘以项数仍远小于 1e-12",
-                "en": "partial sums are added in another order: fp64 rounds at 1e-16, times the terms",
-            },
-        ),
-        Metric(
-            "same_seed_ranks_agree",
-            all(r["same_seed"] for r in reports),
-            "",
-            "exact",
-            {
-                "zh": "dropout 种子相同：各卡的输出一致",
-                "en": "same dropout seed: all ranks have the same output",
-            },
-            {"zh": "与 0 号卡逐位比较", "en": "compared with rank 0, bit for bit"},
-        ),
-        Metric(
-            "other_seeds_ranks_differ",
-            not any(r["other_seed"] for r in reports),
-            "",
-            "exact",
-            {
-                "zh": "dropout 种子各不相同：本该一致的输出分叉",
-                "en": "other dropout seeds: outputs that should be equal differ",
-            },
-            {"zh": "与 0 号卡逐位比较", "en": "compared with rank 0, bit for bit"},
-        ),
-    ]
-    return Result(tuple(metrics), (figure(config, most),))
-
-
-def figure(config: Config, most: Any) -> Figure:
-    """Saved bytes over t: formulas as lines, measurements as marks."""
-    s, b, h, a = config.length, config.batch, config.width, config.heads
-    ts = [2**i for i in range(config.ranks.bit_length())]
-    x = tuple(float(t) for t in ts)
-    square = 5 * a * s / h
-    return Figure(
+    square = 5 * a * s / h  # attention's matrix, over sbh
+    found["one_rank_per_sbh"] = most("tp1") / sbh
+    found["norm_statistics_per_sb"] = (most("tp1") - (34 + square) * sbh) / (s * b)
+    for way in ("tp", "sp"):
+        found[f"{way}_per_sbh"] = most(f"{way}{N}") / sbh
+        found[f"{way}_share"] = most(f"{way}{N}") / most("tp1")
+        found[f"{way}_volume"] = volume(f"{way}_calls")
+    ts = [2**i for i in range(N.bit_length())]
+    found.draw(
         "activations",
-        {"zh": "每层激活随并行度 t", "en": "Activations of a block over the degree t"},
-        Axis({"zh": "并行度 t", "en": "degree t"}, scale="log2"),
-        Axis({"zh": "每张卡的字节", "en": "bytes on a rank"}, "B"),
-        (
-            Series(
-                {"zh": "张量并行：10 + 24/t + 5as/(ht)", "en": "tensor: 10 + 24/t + 5as/(ht)"},
-                x,
-                tuple(s * b * h * (10 + (24 + square) / t) for t in ts),
-                "theory",
-            ),
-            Series(
-                {"zh": "加序列并行：(34 + 5as/h)/t", "en": "and sequence: (34 + 5as/h)/t"},
-                x,
-                tuple(s * b * h * (34 + square) / t for t in ts),
-                "theory",
-            ),
-            Series(
-                {"zh": "张量并行，实测", "en": "tensor parallel, measured"},
-                x,
-                tuple(float(most(f"tp{t}")) for t in ts),
-            ),
-            Series(
-                {"zh": "加序列并行，实测", "en": "and sequence parallel, measured"},
-                x,
-                tuple(float(most(f"sp{t}")) for t in ts),
-            ),
-        ),
+        Line("tensor_theory", ts, [sbh * (10 + (24 + square) / t) for t in ts]),
+        Line("sequence_theory", ts, [sbh * (34 + square) / t for t in ts]),
+        Line("tensor", ts, [most(f"tp{t}") for t in ts]),
+        Line("sequence", ts, [most(f"sp{t}") for t in ts]),
     )
+
+    found["tp_all_reduce"] = calls("tp_calls", "all_reduce")
+    found["sp_all_gather"] = calls("sp_calls", "all_gather")
+    found["sp_reduce_scatter"] = calls("sp_calls", "reduce_scatter")
+    found["tp_checkpointed_all_reduce"] = calls("tp_calls_checkpointed", "all_reduce")
+
+    found["error"] = max(r["error"] for r in reports)
+    found["same_seed_ranks_agree"] = all(r["same_seed"] for r in reports)
+    found["other_seeds_ranks_differ"] = not any(r["other_seed"] for r in reports)
+    progress(1.0, "done")
+    return found.result()
 
 
 if __name__ == "__main__":

@@ -36,24 +36,156 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy
 
-from runnable_demos import ranks, zero
-from runnable_demos.measure import LiveMemory
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-)
+from runnable_demos.lab import ranks
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models import zero
 
 TITLE: Text = {"zh": "ZeRO：每张卡上剩多少", "en": "ZeRO: what is left on a rank"}
 QUESTION: Text = {
     "zh": "ZeRO 的各个阶段在每张卡上留下多少字节的参数、梯度和优化器状态？",
     "en": "How many bytes of parameters, gradients and optimizer states does each ZeRO stage leave on a rank?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "第三步里优化器即将更新时，各进程实时字节的最大值，除以参数个数",
+  "live bytes when the optimizer is about to step, in step three, on the fullest rank, a parameter",
+]
+[method.metrics]
+stage0_parameters = ["B/param", "阶段 0：参数", "stage 0: parameters"]
+stage0_gradients = ["B/param", "阶段 0：梯度", "stage 0: gradients"]
+stage0_optimizer = ["B/param", "阶段 0：优化器状态", "stage 0: optimizer states"]
+stage0_states = ["B/param", "阶段 0：三类状态之和", "stage 0: all three states"]
+stage1_parameters = ["B/param", "阶段 1：参数", "stage 1: parameters"]
+stage1_gradients = ["B/param", "阶段 1：梯度", "stage 1: gradients"]
+stage1_optimizer = ["B/param", "阶段 1：优化器状态", "stage 1: optimizer states"]
+stage1_states = ["B/param", "阶段 1：三类状态之和", "stage 1: all three states"]
+stage2_parameters = ["B/param", "阶段 2：参数", "stage 2: parameters"]
+stage2_gradients = ["B/param", "阶段 2：梯度", "stage 2: gradients"]
+stage2_optimizer = ["B/param", "阶段 2：优化器状态", "stage 2: optimizer states"]
+stage2_states = ["B/param", "阶段 2：三类状态之和", "stage 2: all three states"]
+stage3_parameters = ["B/param", "阶段 3：参数", "stage 3: parameters"]
+stage3_gradients = ["B/param", "阶段 3：梯度", "stage 3: gradients"]
+stage3_optimizer = ["B/param", "阶段 3：优化器状态", "stage 3: optimizer states"]
+stage3_states = ["B/param", "阶段 3：三类状态之和", "stage 3: all three states"]
+stage2_with_gathered = [
+  "B/param",
+  "FSDP2 不重新分片：状态与收集来的参数之和",
+  "FSDP2 without resharding: states and gathered parameters",
+]
+ddp_default_states = [
+  "B/param",
+  "DDP 默认设置（gradient_as_bucket_view=False）：三类状态与桶之和",
+  "DDP by default (gradient_as_bucket_view=False): all three states and buckets",
+]
+ddp_bucket_bytes = [
+  "B/param",
+  "DDP 默认设置下，梯度之外的桶",
+  "buckets beside the gradients, DDP by default",
+]
+bf16_states = [
+  "B/param",
+  "FSDP2 以 bf16 计算时的三类状态",
+  "all three states where FSDP2 computes in bf16",
+]
+hybrid_states = [
+  "B/param",
+  "两组副本、组内分片时的三类状态",
+  "all three states with two replicas, sharded within each",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "第三步反向开始时，收集来的参数占的实时字节，除以参数个数",
+  "live bytes of gathered parameters when the backward of step three begins, a parameter",
+]
+[method.metrics]
+stage0_gathered = [
+  "B/param",
+  "阶段 0：为反向而收集的参数",
+  "stage 0: parameters gathered for the backward",
+]
+stage1_gathered = [
+  "B/param",
+  "阶段 1：为反向而收集的参数",
+  "stage 1: parameters gathered for the backward",
+]
+stage2_gathered = [
+  "B/param",
+  "阶段 2：为反向而收集的参数",
+  "stage 2: parameters gathered for the backward",
+]
+stage3_gathered = [
+  "B/param",
+  "阶段 3：为反向而收集的参数",
+  "stage 3: parameters gathered for the backward",
+]
+bf16_gathered = [
+  "B/param",
+  "FSDP2 以 bf16 计算时收集来的参数",
+  "gathered parameters where FSDP2 computes in bf16",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "该进程的优化器状态字节除以全部进程之和",
+  "its bytes of optimizer states over those of all ranks",
+]
+[method.metrics]
+zero1_largest_share = [
+  "",
+  "一半参数在一个矩阵里：ZeroRedundancyOptimizer 最满的进程所占的份额",
+  "half of all parameters in one matrix: share of the fullest rank, ZeroRedundancyOptimizer",
+]
+fsdp_largest_share = [
+  "",
+  "一半参数在一个矩阵里：FSDP2 最满的进程所占的份额",
+  "half of all parameters in one matrix: share of the fullest rank, FSDP2",
+]
+
+[[method]]
+kind = "bounded"
+how = [
+  "收集完整权重，逐元素相减取绝对值的最大值",
+  "the weights are gathered and subtracted element by element",
+]
+bound = 1e-6
+reason = [
+  "规约按不同次序相加，差别在 fp32 的末几位；权重不超过 1，末位约 6e-8",
+  "reductions add in different orders, which changes last places of fp32: about 6e-8 for weights below 1",
+]
+[method.metrics]
+weights_difference = [
+  "",
+  "三步之后，各阶段的权重与阶段 0 最大相差",
+  "largest difference of a weight from stage 0 after three steps, all stages",
+]
+
+[figure.stages]
+title = [
+  "每个进程的字节，N = {ranks}，fp32 与 Adam",
+  "Bytes on a rank, N = {ranks}, fp32 with Adam",
+]
+x = {label = ["阶段", "stage"]}
+y = {label = ["字节/参数", "bytes a parameter"], unit = "B/param"}
+[figure.stages.series]
+parameters = ["bar", "参数", "parameters"]
+gathered = ["bar", "为反向而收集的参数", "parameters gathered for the backward"]
+gradients = ["bar", "梯度", "gradients"]
+optimizer = ["bar", "优化器状态", "optimizer states"]
+formula = ["theory", "公式", "formula"]
+[figure.stages.places]
+stage0 = ["阶段 0 · DDP，梯度住在桶里", "stage 0 · DDP, gradients as bucket views"]
+stage1 = ["阶段 1 · ZeroRedundancyOptimizer", "stage 1 · ZeroRedundancyOptimizer"]
+stage2 = ["阶段 2 · FSDP2 不重新分片", "stage 2 · FSDP2, no resharding"]
+stage3 = ["阶段 3 · FSDP2", "stage 3 · FSDP2"]
+"""
 
 
 @dataclass(frozen=True)
@@ -143,213 +275,52 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
 
 # --- the demo ------------------------------------------------------------------------------------
 
-PARTS: dict[str, Text] = {
-    "parameters": {"zh": "参数", "en": "parameters"},
-    "gathered": {"zh": "为反向而收集的参数", "en": "parameters gathered for the backward"},
-    "gradients": {"zh": "梯度", "en": "gradients"},
-    "optimizer": {"zh": "优化器状态", "en": "optimizer states"},
-}
+STATES = ("parameters", "gradients", "optimizer")
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once, and take the fullest rank of each stage."""
+    found = Findings(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.zero_stages", config.ranks, asdict(config))
-    progress(1.0, "done")
     parameters = config.layers * config.width**2
 
-    def most(run: str, *parts: str) -> float:
+    def most(scheme: str, *parts: str) -> float:
         """Bytes a parameter on the fullest rank."""
-        held = [sum(int(r[run][part]) for part in parts) for r in reports]
+        held = [sum(int(r[scheme][part]) for part in parts) for r in reports]
         return max(held) / parameters
 
-    def share(run: str) -> float:
+    def share(scheme: str) -> float:
         """The largest share of the optimizer's states that one rank holds."""
-        held = [int(r[run]["optimizer"]) for r in reports]
+        held = [int(r[scheme]["optimizer"]) for r in reports]
         return max(held) / sum(held)
 
-    step = {
-        "zh": "第三步里优化器即将更新时，各进程实时字节的最大值，除以参数个数",
-        "en": "live bytes when the optimizer is about to step, in step three, on the fullest rank, a parameter",
-    }
-    begin = {
-        "zh": "第三步反向开始时，收集来的参数占的实时字节，除以参数个数",
-        "en": "live bytes of gathered parameters when the backward of step three begins, a parameter",
-    }
-    metrics = []
-    for i in range(4):
-        run_ = f"stage{i}"
-        for part in ("parameters", "gradients", "optimizer", "gathered"):
-            metrics.append(
-                Metric(
-                    f"{run_}_{part}",
-                    most(run_, part),
-                    "B/param",
-                    "exact",
-                    {
-                        "zh": f"阶段 {i}：{PARTS[part]['zh']}",
-                        "en": f"stage {i}: {PARTS[part]['en']}",
-                    },
-                    begin if part == "gathered" else step,
-                )
-            )
-        metrics.append(
-            Metric(
-                f"{run_}_states",
-                most(run_, "parameters", "gradients", "optimizer"),
-                "B/param",
-                "exact",
-                {"zh": f"阶段 {i}：三类状态之和", "en": f"stage {i}: all three states"},
-                step,
-            )
-        )
-    metrics += [
-        Metric(
-            "stage2_with_gathered",
-            most("stage2", "parameters", "gathered", "gradients", "optimizer"),
-            "B/param",
-            "exact",
-            {
-                "zh": "FSDP2 不重新分片：状态与收集来的参数之和",
-                "en": "FSDP2 without resharding: states and gathered parameters",
-            },
-            step,
-        ),
-        Metric(
-            "ddp_default_states",
-            most("ddp_default", "parameters", "gradients", "optimizer", "buckets")
-            - most("stage0", "buckets"),
-            "B/param",
-            "exact",
-            {
-                "zh": "DDP 默认设置（gradient_as_bucket_view=False）：三类状态与桶之和",
-                "en": "DDP by default (gradient_as_bucket_view=False): all three states and buckets",
-            },
-            step,
-        ),
-        Metric(
-            "ddp_bucket_bytes",
-            most("ddp_default", "buckets") - most("stage0", "buckets"),
-            "B/param",
-            "exact",
-            {
-                "zh": "DDP 默认设置下，梯度之外的桶",
-                "en": "buckets beside the gradients, DDP by default",
-            },
-            step,
-        ),
-        Metric(
-            "bf16_states",
-            most("bf16", "parameters", "gradients", "optimizer"),
-            "B/param",
-            "exact",
-            {
-                "zh": "FSDP2 以 bf16 计算时的三类状态",
-                "en": "all three states where FSDP2 computes in bf16",
-            },
-            step,
-        ),
-        Metric(
-            "bf16_gathered",
-            most("bf16", "gathered"),
-            "B/param",
-            "exact",
-            {
-                "zh": "FSDP2 以 bf16 计算时收集来的参数",
-                "en": "gathered parameters where FSDP2 computes in bf16",
-            },
-            begin,
-        ),
-        Metric(
-            "hybrid_states",
-            most("hybrid", "parameters", "gradients", "optimizer"),
-            "B/param",
-            "exact",
-            {
-                "zh": "两组副本、组内分片时的三类状态",
-                "en": "all three states with two replicas, sharded within each",
-            },
-            step,
-        ),
-        Metric(
-            "zero1_largest_share",
-            share("lopsided_zero1"),
-            "",
-            "exact",
-            {
-                "zh": "一半参数在一个矩阵里：ZeroRedundancyOptimizer 最满的进程所占的份额",
-                "en": "half of all parameters in one matrix: share of the fullest rank, ZeroRedundancyOptimizer",
-            },
-            {
-                "zh": "该进程的优化器状态字节除以全部进程之和",
-                "en": "its bytes of optimizer states over those of all ranks",
-            },
-        ),
-        Metric(
-            "fsdp_largest_share",
-            share("lopsided_fsdp"),
-            "",
-            "exact",
-            {
-                "zh": "一半参数在一个矩阵里：FSDP2 最满的进程所占的份额",
-                "en": "half of all parameters in one matrix: share of the fullest rank, FSDP2",
-            },
-            {
-                "zh": "该进程的优化器状态字节除以全部进程之和",
-                "en": "its bytes of optimizer states over those of all ranks",
-            },
-        ),
-        Metric(
-            "weights_difference",
-            max(r["difference"] for r in reports),
-            "",
-            "bounded",
-            {
-                "zh": "三步之后，各阶段的权重与阶段 0 最大相差",
-                "en": "largest difference of a weight from stage 0 after three steps, all stages",
-            },
-            {
-                "zh": "收集完整权重，逐元素相减取绝对值的最大值",
-                "en": "the weights are gathered and subtracted element by element",
-            },
-            bound=1e-6,
-            reason={
-                "zh": "规约按不同次序相加，差别在 fp32 的末几位；权重不超过 1，末位约 6e-8",
-                "en": "reductions add in different orders, which changes last places of fp32: "
-                "about 6e-8 for weights below 1",
-            },
-        ),
+    stages = [f"stage{i}" for i in range(4)]
+    for stage in stages:
+        for part in (*STATES, "gathered"):
+            found[f"{stage}_{part}"] = most(stage, part)
+        found[f"{stage}_states"] = most(stage, *STATES)
+    found["stage2_with_gathered"] = most("stage2", *STATES, "gathered")
+    found["weights_difference"] = max(r["difference"] for r in reports)
+
+    beside = most("stage0", "buckets")  # what DDP holds where gradients are views, no buckets
+    found["ddp_default_states"] = most("ddp_default", *STATES, "buckets") - beside
+    found["ddp_bucket_bytes"] = most("ddp_default", "buckets") - beside
+    found["bf16_states"] = most("bf16", *STATES)
+    found["bf16_gathered"] = most("bf16", "gathered")
+    found["hybrid_states"] = most("hybrid", *STATES)
+    found["zero1_largest_share"] = share("lopsided_zero1")
+    found["fsdp_largest_share"] = share("lopsided_fsdp")
+
+    N, P, G, O = config.ranks, 4, 4, 8  # fp32 with Adam
+    formula = [P + G + O, P + G + O / N, P + (G + O) / N, (P + G + O) / N]
+    bars = [
+        Line(part, range(4), [most(stage, part) for stage in stages])
+        for part in ("parameters", "gathered", "gradients", "optimizer")
     ]
-    return Result(tuple(metrics), (figure(config.ranks, most),))
-
-
-def figure(N: int, most: Callable[..., float]) -> Figure:
-    """Bytes a rank by stage: what was measured as bars, the formula as a line."""
-    P, G, O = 4, 4, 8
-    theory = (P + G + O, P + G + O / N, P + (G + O) / N, (P + G + O) / N)
-    places = (0.0, 1.0, 2.0, 3.0)
-    names: tuple[Text, ...] = (
-        {"zh": "阶段 0 · DDP，梯度住在桶里", "en": "stage 0 · DDP, gradients as bucket views"},
-        {"zh": "阶段 1 · ZeroRedundancyOptimizer", "en": "stage 1 · ZeroRedundancyOptimizer"},
-        {"zh": "阶段 2 · FSDP2 不重新分片", "en": "stage 2 · FSDP2, no resharding"},
-        {"zh": "阶段 3 · FSDP2", "en": "stage 3 · FSDP2"},
-    )
-    return Figure(
-        "stages",
-        {
-            "zh": f"每个进程的字节，N = {N}，fp32 与 Adam",
-            "en": f"Bytes on a rank, N = {N}, fp32 with Adam",
-        },
-        Axis({"zh": "阶段", "en": "stage"}, categories=names),
-        Axis({"zh": "字节/参数", "en": "bytes a parameter"}, "B/param"),
-        (
-            *(
-                Series(label, places, tuple(most(f"stage{i}", part) for i in range(4)), "bar")
-                for part, label in PARTS.items()
-            ),
-            Series({"zh": "公式", "en": "formula"}, places, theory, "theory"),
-        ),
-    )
+    found.draw("stages", *bars, Line("formula", range(4), formula), places=stages)
+    progress(1.0, "done")
+    return found.result()
 
 
 if __name__ == "__main__":

@@ -37,23 +37,136 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.nn.parallel import DistributedDataParallel
 
-from runnable_demos import collectives, ranks, zero
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-)
+from runnable_demos.lab import collectives, ranks
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models import zero
 
 TITLE: Text = {"zh": "ZeRO：一步通信多少", "en": "ZeRO: what a step sends"}
 QUESTION: Text = {
     "zh": "ZeRO 的各个阶段每步通信多少，与论文一致吗？",
     "en": "How much does each ZeRO stage communicate in a step, and is it what the paper says?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = [
+  "第三步里记下的全部集合通信的字节除以 Ψ 的字节，all-reduce 算两遍；单位 Ψ(N−1)/N",
+  "bytes of all collectives of step three over those of Ψ, an all-reduce twice: units of Ψ(N−1)/N",
+]
+[method.metrics]
+stage0_volume = ["", "阶段 0 · DDP：每步通信量", "stage 0 · DDP: volume a step"]
+stage1_volume = [
+  "",
+  "阶段 1 · ZeroRedundancyOptimizer：每步通信量",
+  "stage 1 · ZeroRedundancyOptimizer: volume a step",
+]
+stage2_by_hand_volume = ["", "阶段 2 · 手写：每步通信量", "stage 2 · by hand: volume a step"]
+stage2_volume = [
+  "",
+  "阶段 2 · FSDP2 不重新分片：每步通信量",
+  "stage 2 · FSDP2, no resharding: volume a step",
+]
+stage3_volume = ["", "阶段 3 · FSDP2：每步通信量", "stage 3 · FSDP2: volume a step"]
+stage1_all_reduce = [
+  "",
+  "ZeroRedundancyOptimizer：其中的 all-reduce（算两遍）",
+  "ZeroRedundancyOptimizer: of which all-reduce (passes twice)",
+]
+stage1_broadcast = [
+  "",
+  "ZeroRedundancyOptimizer：其中的 broadcast",
+  "ZeroRedundancyOptimizer: of which broadcast",
+]
+stage3_all_gather = ["", "阶段 3：其中的 all-gather", "stage 3: of which all-gather"]
+stage3_reduce_scatter = ["", "阶段 3：其中的 reduce-scatter", "stage 3: of which reduce-scatter"]
+stage3_over_ddp = ["", "阶段 3 的通信量是 DDP 的几倍", "volume of stage 3 over that of DDP"]
+stage3_keep_last_volume = [
+  "",
+  "阶段 3，最后一个单元不重新分片：每步通信量",
+  "stage 3, last unit not resharded: volume a step",
+]
+stage0_m2_volume = ["", "阶段 0，2 个微批：每步通信量", "stage 0, 2 micro-batches: volume a step"]
+stage0_m4_volume = ["", "阶段 0，4 个微批：每步通信量", "stage 0, 4 micro-batches: volume a step"]
+stage2_m2_volume = ["", "阶段 2，2 个微批：每步通信量", "stage 2, 2 micro-batches: volume a step"]
+stage2_m4_volume = ["", "阶段 2，4 个微批：每步通信量", "stage 2, 4 micro-batches: volume a step"]
+stage3_m2_volume = ["", "阶段 3，2 个微批：每步通信量", "stage 3, 2 micro-batches: volume a step"]
+stage3_m4_volume = ["", "阶段 3，4 个微批：每步通信量", "stage 3, 4 micro-batches: volume a step"]
+
+[[method]]
+kind = "exact"
+how = [
+  "第三步里全部集合通信的字节除以参数个数；乘 (N−1)/N 即环上每个进程发送的",
+  "bytes of all collectives of step three a parameter; (N−1)/N of it is sent by a rank",
+]
+[method.metrics]
+stage3_fp32_bytes = ["B/param", "阶段 3，fp32：每步通信", "stage 3, fp32: a step"]
+stage3_bf16_bytes = ["B/param", "阶段 3，bf16 参数：每步通信", "stage 3, bf16 parameters: a step"]
+
+[[method]]
+kind = "exact"
+how = [
+  "手写环上一个进程 send 的字节，除以消息的字节",
+  "bytes that a rank sends on a ring by hand, over those of the message",
+]
+[method.metrics]
+ring_reduce_scatter = ["", "环上的 reduce_scatter", "reduce_scatter on a ring"]
+ring_all_gather = ["", "环上的 all_gather", "all_gather on a ring"]
+ring_all_reduce = ["", "环上的 all-reduce", "all-reduce on a ring"]
+
+[[method]]
+kind = "exact"
+how = ["逐元素比较整数值的 fp32", "compared element by element, on whole numbers"]
+[method.metrics]
+ring_equals_all_reduce = [
+  "",
+  "reduce-scatter 之后 all-gather，结果与 all-reduce 逐位相等",
+  "reduce-scatter and then all-gather equal all-reduce, bit for bit",
+]
+
+[[method]]
+kind = "bounded"
+how = ["逐元素相减取绝对值的最大值", "subtracted element by element"]
+bound = 1e-6
+reason = [
+  "规约按不同次序相加，差别在 fp32 的末几位；权重不超过 1，末位约 6e-8",
+  "reductions add in different orders, which changes last places of fp32: about 6e-8 for weights below 1",
+]
+[method.metrics]
+by_hand_difference = [
+  "",
+  "三步之后，手写阶段 2 的权重与 DDP 最大相差",
+  "largest difference of a weight, stage 2 by hand against DDP, after three steps",
+]
+
+[figure.stages]
+title = ["每步通信量：实际发出的与论文", "Volume a step: as issued, and by the paper"]
+x = {label = ["方案", "scheme"]}
+y = {label = ["通信量，Ψ(N−1)/N", "volume, units of Ψ(N−1)/N"]}
+[figure.stages.series]
+all_reduce = ["bar", "all-reduce（算两遍）", "all-reduce (passes twice)"]
+reduce_scatter = ["bar", "reduce-scatter", "reduce-scatter"]
+all_gather = ["bar", "all-gather", "all-gather"]
+broadcast = ["bar", "broadcast", "broadcast"]
+paper = ["theory", "论文", "paper"]
+[figure.stages.places]
+stage0 = ["阶段 0 · DDP", "stage 0 · DDP"]
+stage1 = ["阶段 1 · ZeroRedundancyOptimizer", "stage 1 · ZeroRedundancyOptimizer"]
+stage2_by_hand = ["阶段 2 · 手写", "stage 2 · by hand"]
+stage2 = ["阶段 2 · FSDP2 不重新分片", "stage 2 · FSDP2, no resharding"]
+stage3 = ["阶段 3 · FSDP2", "stage 3 · FSDP2"]
+
+[figure.accumulation]
+title = ["微批越多，阶段 3 收集得越多", "With more micro-batches, stage 3 gathers more"]
+x = {label = ["每步的微批数 m", "micro-batches a step, m"], scale = "log2"}
+y = {label = ["通信量，Ψ(N−1)/N", "volume, units of Ψ(N−1)/N"]}
+[figure.accumulation.series]
+stage0_theory = ["theory", "阶段 0：2", "stage 0: 2"]
+stage0 = ["measured", "阶段 0，实测", "stage 0, measured"]
+stage3_theory = ["theory", "阶段 3：2m + 1", "stage 3: 2m + 1"]
+stage3 = ["measured", "阶段 3，实测", "stage 3, measured"]
+"""
 
 MICRO_BATCHES = (2, 4)
 
@@ -230,30 +343,16 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
 
 # --- the demo ------------------------------------------------------------------------------------
 
-KINDS: dict[str, Text] = {
-    "all_reduce": {"zh": "all-reduce（算两遍）", "en": "all-reduce (passes twice)"},
-    "reduce_scatter": {"zh": "reduce-scatter", "en": "reduce-scatter"},
-    "all_gather": {"zh": "all-gather", "en": "all-gather"},
-    "broadcast": {"zh": "broadcast", "en": "broadcast"},
-}
-SCHEMES: dict[str, tuple[Text, int]] = {
-    "stage0": ({"zh": "阶段 0 · DDP", "en": "stage 0 · DDP"}, 2),
-    "stage1": (
-        {"zh": "阶段 1 · ZeroRedundancyOptimizer", "en": "stage 1 · ZeroRedundancyOptimizer"},
-        2,
-    ),
-    "stage2_by_hand": ({"zh": "阶段 2 · 手写", "en": "stage 2 · by hand"}, 2),
-    "stage2": ({"zh": "阶段 2 · FSDP2 不重新分片", "en": "stage 2 · FSDP2, no resharding"}, 2),
-    "stage3": ({"zh": "阶段 3 · FSDP2", "en": "stage 3 · FSDP2"}, 3),
-}
+KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+PAPER = {"stage0": 2, "stage1": 2, "stage2_by_hand": 2, "stage2": 2, "stage3": 3}
 """Each scheme with what the paper says that it sends, in units of (N−1)/N · Ψ."""
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once, and read off what rank 0 said; all ranks say the same."""
+    found = Findings(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.zero_traffic", config.ranks, asdict(config))
-    progress(1.0, "done")
     report = reports[0]
     message = 4 * config.layers * config.width**2  # Ψ in bytes, fp32
 
@@ -262,211 +361,44 @@ def run(config: Config, progress: Progress) -> Result:
         calls = [(kind, nbytes) for kind, nbytes in report[scheme] if kind in (kinds or KINDS)]
         return collectives.volume(calls) / message
 
-    counted = {
-        "zh": "第三步里记下的全部集合通信的字节除以 Ψ 的字节，all-reduce 算两遍；单位 Ψ(N−1)/N",
-        "en": "bytes of all collectives of step three over those of Ψ, an all-reduce twice: units of Ψ(N−1)/N",
-    }
-    sent = {
-        "zh": "手写环上一个进程 send 的字节，除以消息的字节",
-        "en": "bytes that a rank sends on a ring by hand, over those of the message",
-    }
-    metrics = [
-        *(
-            Metric(
-                f"{name}_volume",
-                volume(name),
-                "",
-                "exact",
-                {"zh": f"{label['zh']}：每步通信量", "en": f"{label['en']}: volume a step"},
-                counted,
-            )
-            for name, (label, _) in SCHEMES.items()
-        ),
-        *(
-            Metric(
-                f"stage1_{kind}",
-                volume("stage1", kind),
-                "",
-                "exact",
-                {
-                    "zh": f"ZeroRedundancyOptimizer：其中的 {KINDS[kind]['zh']}",
-                    "en": f"ZeroRedundancyOptimizer: of which {KINDS[kind]['en']}",
-                },
-                counted,
-            )
-            for kind in ("all_reduce", "broadcast")
-        ),
-        *(
-            Metric(
-                f"stage3_{kind}",
-                volume("stage3", kind),
-                "",
-                "exact",
-                {
-                    "zh": f"阶段 3：其中的 {KINDS[kind]['zh']}",
-                    "en": f"stage 3: of which {KINDS[kind]['en']}",
-                },
-                counted,
-            )
-            for kind in ("all_gather", "reduce_scatter")
-        ),
-        Metric(
-            "stage3_over_ddp",
-            volume("stage3") / volume("stage0"),
-            "",
-            "exact",
-            {"zh": "阶段 3 的通信量是 DDP 的几倍", "en": "volume of stage 3 over that of DDP"},
-            counted,
-        ),
-        Metric(
-            "stage3_keep_last_volume",
-            volume("stage3_keep_last"),
-            "",
-            "exact",
-            {
-                "zh": "阶段 3，最后一个单元不重新分片：每步通信量",
-                "en": "stage 3, last unit not resharded: volume a step",
-            },
-            counted,
-        ),
-        *(
-            Metric(
-                f"{name}_bytes",
-                volume(scheme) * message / (message / 4),
-                "B/param",
-                "exact",
-                {"zh": f"阶段 3，{words['zh']}：每步通信", "en": f"stage 3, {words['en']}: a step"},
-                {
-                    "zh": "第三步里全部集合通信的字节除以参数个数；乘 (N−1)/N 即环上每个进程发送的",
-                    "en": "bytes of all collectives of step three a parameter; (N−1)/N of it is sent by a rank",
-                },
-            )
-            for name, scheme, words in (
-                ("stage3_fp32", "stage3", {"zh": "fp32", "en": "fp32"}),
-                ("stage3_bf16", "stage3_bf16", {"zh": "bf16 参数", "en": "bf16 parameters"}),
-            )
-        ),
-        *(
-            Metric(
-                f"stage{stage}_m{m}_volume",
-                volume(f"stage{stage}_m{m}"),
-                "",
-                "exact",
-                {
-                    "zh": f"阶段 {stage}，{m} 个微批：每步通信量",
-                    "en": f"stage {stage}, {m} micro-batches: volume a step",
-                },
-                counted,
-            )
-            for stage in (0, 2, 3)
-            for m in MICRO_BATCHES
-        ),
-        *(
-            Metric(
-                f"ring_{half}",
-                max(r["ring"][half] for r in reports),
-                "",
-                "exact",
-                {"zh": f"环上的 {half}", "en": f"{half} on a ring"},
-                sent,
-            )
-            for half in ("reduce_scatter", "all_gather")
-        ),
-        Metric(
-            "ring_all_reduce",
-            max(r["ring"]["reduce_scatter"] + r["ring"]["all_gather"] for r in reports),
-            "",
-            "exact",
-            {"zh": "环上的 all-reduce", "en": "all-reduce on a ring"},
-            sent,
-        ),
-        Metric(
-            "ring_equals_all_reduce",
-            all(r["ring"]["equal"] for r in reports),
-            "",
-            "exact",
-            {
-                "zh": "reduce-scatter 之后 all-gather，结果与 all-reduce 逐位相等",
-                "en": "reduce-scatter and then all-gather equal all-reduce, bit for bit",
-            },
-            {
-                "zh": "逐元素比较整数值的 fp32",
-                "en": "compared element by element, on whole numbers",
-            },
-        ),
-        Metric(
-            "by_hand_difference",
-            max(r["difference"] for r in reports),
-            "",
-            "bounded",
-            {
-                "zh": "三步之后，手写阶段 2 的权重与 DDP 最大相差",
-                "en": "largest difference of a weight, stage 2 by hand against DDP, after three steps",
-            },
-            {"zh": "逐元素相减取绝对值的最大值", "en": "subtracted element by element"},
-            bound=1e-6,
-            reason={
-                "zh": "规约按不同次序相加，差别在 fp32 的末几位；权重不超过 1，末位约 6e-8",
-                "en": "reductions add in different orders, which changes last places of fp32: "
-                "about 6e-8 for weights below 1",
-            },
-        ),
-    ]
-    return Result(tuple(metrics), figures(volume))
+    for scheme in PAPER:
+        found[f"{scheme}_volume"] = volume(scheme)
+    found["stage1_all_reduce"] = volume("stage1", "all_reduce")
+    found["stage1_broadcast"] = volume("stage1", "broadcast")
+    found["stage3_all_gather"] = volume("stage3", "all_gather")
+    found["stage3_reduce_scatter"] = volume("stage3", "reduce_scatter")
+    found["stage3_over_ddp"] = volume("stage3") / volume("stage0")
+    found["stage3_keep_last_volume"] = volume("stage3_keep_last")
+    found["stage3_fp32_bytes"] = 4 * volume("stage3")  # Ψ is four bytes a parameter
+    found["stage3_bf16_bytes"] = 4 * volume("stage3_bf16")
+    found["by_hand_difference"] = max(r["difference"] for r in reports)
+    places = range(len(PAPER))
+    bars = [Line(kind, places, [volume(scheme, kind) for scheme in PAPER]) for kind in KINDS]
+    found.draw("stages", *bars, Line("paper", places, list(PAPER.values())), places=PAPER)
 
-
-def figures(volume: Callable[..., float]) -> tuple[Figure, ...]:
-    """Volume by stage with its parts, and over the number of micro-batches."""
-    places = tuple(float(i) for i in range(len(SCHEMES)))
-    unit = {"zh": "通信量，Ψ(N−1)/N", "en": "volume, units of Ψ(N−1)/N"}
-    stages = Figure(
-        "stages",
-        {"zh": "每步通信量：实际发出的与论文", "en": "Volume a step: as issued, and by the paper"},
-        Axis(
-            {"zh": "方案", "en": "scheme"},
-            categories=tuple(label for label, _ in SCHEMES.values()),
-        ),
-        Axis(unit),
-        (
-            *(
-                Series(label, places, tuple(volume(name, kind) for name in SCHEMES), "bar")
-                for kind, label in KINDS.items()
-            ),
-            Series(
-                {"zh": "论文", "en": "paper"},
-                places,
-                tuple(float(said) for _, said in SCHEMES.values()),
-                "theory",
-            ),
-        ),
-    )
-    m = (1.0, *(float(n) for n in MICRO_BATCHES))
-    lines: list[Series] = []
-    for stage, words, theory in (
-        (0, "2", (2.0,) * len(m)),
-        (3, "2m + 1", tuple(2 * n + 1 for n in m)),
-    ):
-        measured = (volume(f"stage{stage}"), *(volume(f"stage{stage}_m{n}") for n in MICRO_BATCHES))
-        lines += [
-            Series(
-                {"zh": f"阶段 {stage}：{words}", "en": f"stage {stage}: {words}"},
-                m,
-                theory,
-                "theory",
-            ),
-            Series({"zh": f"阶段 {stage}，实测", "en": f"stage {stage}, measured"}, m, measured),
-        ]
-    accumulation = Figure(
+    accumulated = {
+        stage: {m: volume(f"{stage}_m{m}") for m in MICRO_BATCHES}
+        for stage in ("stage0", "stage2", "stage3")
+    }
+    for stage, volumes in accumulated.items():
+        for m, passes in volumes.items():
+            found[f"{stage}_m{m}_volume"] = passes
+    ms = (1, *MICRO_BATCHES)
+    found.draw(
         "accumulation",
-        {
-            "zh": "微批越多，阶段 3 收集得越多",
-            "en": "With more micro-batches, stage 3 gathers more",
-        },
-        Axis({"zh": "每步的微批数 m", "en": "micro-batches a step, m"}, scale="log2"),
-        Axis(unit),
-        tuple(lines),
+        Line("stage0_theory", ms, [2 for _ in ms]),
+        Line("stage0", ms, [volume("stage0"), *accumulated["stage0"].values()]),
+        Line("stage3_theory", ms, [2 * m + 1 for m in ms]),
+        Line("stage3", ms, [volume("stage3"), *accumulated["stage3"].values()]),
     )
-    return stages, accumulation
+
+    rings = [r["ring"] for r in reports]
+    found["ring_reduce_scatter"] = max(r["reduce_scatter"] for r in rings)
+    found["ring_all_gather"] = max(r["all_gather"] for r in rings)
+    found["ring_all_reduce"] = max(r["reduce_scatter"] + r["all_gather"] for r in rings)
+    found["ring_equals_all_reduce"] = all(r["equal"] for r in rings)
+    progress(1.0, "done")
+    return found.result()
 
 
 if __name__ == "__main__":

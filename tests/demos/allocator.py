@@ -21,8 +21,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from runnable_demos import ranks
-from runnable_demos.measure import LiveMemory, _storages
+from runnable_demos.lab import ranks
+from runnable_demos.lab.measure import LiveMemory, _storages
 
 OPERATION = "one dispatched operation"
 

@@ -11,8 +11,8 @@ import torch
 
 from runnable_demos import activation_checkpointing
 from runnable_demos.activation_checkpointing import PRESETS, bit_equal, run, trace_step
-from runnable_demos.metrics import Metric, Result
-from runnable_demos.stacks import Block, Layer, run_layers, run_segments
+from runnable_demos.lab.metrics import Metric, Result
+from runnable_demos.models.stacks import Block, Layer, run_layers, run_segments
 from tests.demos.tracker import tracked_peak
 
 CONFIG = PRESETS["small"]

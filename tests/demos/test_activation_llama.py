@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from runnable_demos.activation_llama import PRESETS, layer_bytes, run, stack_bytes
-from runnable_demos.llama import LLAMA_7B, Size, Variant
+from runnable_demos.models.llama import LLAMA_7B, Size, Variant
 
 SIZES = [Size(24, 40, 1, 6, 2), Size(64, 100, 1, 4, 4), Size(48, 33, 1, 8, 1)]
 VARIANTS = [

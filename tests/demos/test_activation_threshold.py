@@ -16,7 +16,7 @@ from runnable_demos.activation_threshold import (
     model_activations,
     run,
 )
-from runnable_demos.llama import LLAMA_7B, LLAMA_70B, Size
+from runnable_demos.models.llama import LLAMA_7B, LLAMA_70B, Size
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 from bitsandbytes.functional import create_dynamic_map, dequantize_blockwise, quantize_blockwise
 
 from runnable_demos.adam_8bit import PRESETS, quantize, round_trip, run
-from runnable_demos.metrics import Metric
+from runnable_demos.lab.metrics import Metric
 
 
 @pytest.fixture(scope="module")

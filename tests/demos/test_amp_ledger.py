@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from runnable_demos import amp_ledger, memory_breakdown
 from runnable_demos.amp_ledger import PRESETS, keep, make_block, weight_copies
-from runnable_demos.measure import LiveMemory
+from runnable_demos.lab.measure import LiveMemory
 
 SMALL = PRESETS["small"]
 H, A = SMALL.width, SMALL.heads

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from runnable_demos.checkpoint_cost import PRESETS, run
-from runnable_demos.metrics import Metric, Result
+from runnable_demos.lab.metrics import Metric, Result
 
 CONFIG = PRESETS["small"]
 L, K = CONFIG.layers, CONFIG.segment

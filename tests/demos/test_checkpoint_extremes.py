@@ -29,8 +29,8 @@ from runnable_demos.checkpoint_extremes import (
     run,
     run_segments,
 )
-from runnable_demos.metrics import Metric, Result
-from runnable_demos.stacks import Layer
+from runnable_demos.lab.metrics import Metric, Result
+from runnable_demos.models.stacks import Layer
 from tests.demos.tracker import Tracked, tracked_peak
 
 CONFIG = PRESETS["small"]

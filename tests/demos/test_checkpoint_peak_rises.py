@@ -23,7 +23,7 @@ from runnable_demos.checkpoint_peak_rises import (
     remainder,
     run,
 )
-from runnable_demos.metrics import Metric, Result
+from runnable_demos.lab.metrics import Metric, Result
 from tests.demos.tracker import tracked_peak, tracked_step
 
 CONFIG = PRESETS["small"]

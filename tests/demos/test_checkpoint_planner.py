@@ -30,7 +30,7 @@ from runnable_demos.checkpoint_planner import (
     run_layers,
     uniform,
 )
-from runnable_demos.measure import count_flops
+from runnable_demos.lab.measure import count_flops
 
 
 def simulate(

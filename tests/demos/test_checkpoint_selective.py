@@ -10,7 +10,7 @@ from torch import Tensor
 
 from runnable_demos import checkpoint_selective
 from runnable_demos.checkpoint_selective import PRESETS, PRODUCTS, Block, keeping, measure, run
-from runnable_demos.metrics import Metric
+from runnable_demos.lab.metrics import Metric
 
 CONFIG = PRESETS["small"]
 S, H, A = CONFIG.tokens, CONFIG.width, CONFIG.heads

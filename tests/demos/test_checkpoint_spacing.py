@@ -12,8 +12,14 @@ import pytest
 
 from runnable_demos import checkpoint_spacing
 from runnable_demos.checkpoint_spacing import PRESETS, leanest_decreasing, run
-from runnable_demos.metrics import Metric, Result
-from runnable_demos.stacks import Layer, equal_segments, measure_step, run_layers, run_segments
+from runnable_demos.lab.metrics import Metric, Result
+from runnable_demos.models.stacks import (
+    Layer,
+    equal_segments,
+    measure_step,
+    run_layers,
+    run_segments,
+)
 
 CONFIG = PRESETS["small"]
 L = CONFIG.layers

@@ -33,8 +33,8 @@ from runnable_demos.checkpoint_torch import (
     same,
     whole,
 )
-from runnable_demos.metrics import Metric, Result
-from runnable_demos.stacks import Block
+from runnable_demos.lab.metrics import Metric, Result
+from runnable_demos.models.stacks import Block
 
 CONFIG = PRESETS["small"]
 

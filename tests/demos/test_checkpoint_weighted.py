@@ -24,8 +24,8 @@ from runnable_demos.checkpoint_weighted import (
     pyramid,
     run,
 )
-from runnable_demos.metrics import Metric, Result
-from runnable_demos.stacks import measure_step, run_layers, run_segments
+from runnable_demos.lab.metrics import Metric, Result
+from runnable_demos.models.stacks import measure_step, run_layers, run_segments
 from tests.demos.tracker import tracked_peak
 
 CONFIG = PRESETS["small"]

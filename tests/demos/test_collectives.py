@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from runnable_demos.collectives import Collective, Collectives, volume
+from runnable_demos.lab.collectives import Collective, Collectives, volume
 
 
 @pytest.fixture

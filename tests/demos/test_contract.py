@@ -22,11 +22,11 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from runnable_demos import discovery, records
 from runnable_demos.__main__ import describe
-from runnable_demos.metrics import Kind, Metric, Result, Text, Unit
+from runnable_demos.lab import discovery, records
+from runnable_demos.lab.metrics import Kind, Metric, Result, Text, Unit
 
-FOLDER = Path(discovery.__file__).parent
+FOLDER = Path(discovery.__file__).parents[1]
 DEMOS = discovery.discover(FOLDER)
 EVIDENCE = FOLDER / "evidence"
 SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*\Z")
@@ -61,7 +61,7 @@ def texts(result: Result) -> list[Text]:
     found = [text for m in result.metrics for text in (m.label, m.how, m.reason) if text]
     for figure in result.figures:
         found += [figure.title, figure.x.label, figure.y.label]
-        found += [*figure.x.categories, *figure.y.categories]
+        found += [category.label for category in (*figure.x.categories, *figure.y.categories)]
         found += [series.label for series in figure.series]
     return found
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runnable_demos import discovery
+from runnable_demos.lab import discovery
+from runnable_demos.lab.table import Measure, Method, Table
 
 DEMO = """
 raise SystemExit("a demo is never executed to be found")
@@ -14,9 +15,20 @@ TITLE: Text = {"zh": "题", "en": "A " "title"}
 QUESTION = {"zh": "问？", "en": "Why?"}
 REQUIRES = ("triton",)
 GPU = 3
+MEASURES = '''
+[[method]]
+kind = "exact"
+how = ["数", "counted"]
+[method.metrics]
+count = ["", "个数", "a count"]
+'''
+class Config:
+    n: int = parameter(1, {"zh": "数", "en": "number"})
+    free: int = 2
 PRESETS = {"small": 1}
 def run(config, progress): ...
 """
+COUNTED = Method("exact", {"zh": "数", "en": "counted"})
 
 
 def test_a_demo_is_described_without_being_imported(tmp_path: Path) -> None:
@@ -30,6 +42,8 @@ def test_a_demo_is_described_without_being_imported(tmp_path: Path) -> None:
             tmp_path / "one.py",
             {"zh": "题", "en": "A title"},
             {"zh": "问？", "en": "Why?"},
+            Table({"count": Measure("", {"zh": "个数", "en": "a count"}, COUNTED)}, {}),
+            {"n": {"zh": "数", "en": "number"}},
             ("triton",),
             3,
         )
@@ -51,6 +65,10 @@ def test_a_missing_folder_holds_no_demo(tmp_path: Path) -> None:
         (DEMO.replace('("triton",)', '("triton")'), r"one\.py:5: REQUIRES must be a tuple"),
         (DEMO.replace("GPU = 3", "GPU = True"), r"one\.py:6: GPU must be its place"),
         (DEMO.replace("GPU = 3", "GPU = 0"), r"one\.py:6: GPU must be its place"),
+        (DEMO.replace("MEASURES", "MEASURED"), r"one\.py:1: a demo says in MEASURES"),
+        (DEMO.replace('"exact"', '"exakt"'), r"one\.py:7: MEASURES: kind of method 1 should be"),
+        (DEMO.replace('{"zh": "数", ', "{"), r"one\.py:15: the help of a parameter must hold 'zh'"),
+        (DEMO.replace('{"zh": "数", "en": "number"}', "HELP"), r"one\.py:15: this value must be"),
     ],
 )
 def test_a_broken_demo_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnable_demos import figures, records
-from runnable_demos.metrics import Axis, Figure, Series
+from runnable_demos.lab import figures, records
+from runnable_demos.lab.metrics import Axis, Category, Figure, Series
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-EVIDENCE = Path(records.__file__).parent / "evidence"
+EVIDENCE = Path(records.__file__).parents[1] / "evidence"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -31,19 +31,19 @@ CURVE = Figure(
     Axis(text("段长 k", "segment length k"), scale="log2"),
     Axis(text("峰值", "peak"), "B"),
     (
-        Series(text("理论", "theory"), (1, 2, 4, 8), (8e6, 5e6, 4e6, 9e6), "theory"),
-        Series(text("实测", "measured"), (1, 2, 4, 8), (8.5e6, 5.5e6, 4.5e6, 9e6)),
+        Series("s", text("理论", "theory"), (1, 2, 4, 8), (8e6, 5e6, 4e6, 9e6), "theory"),
+        Series("s", text("实测", "measured"), (1, 2, 4, 8), (8.5e6, 5.5e6, 4.5e6, 9e6)),
     ),
 )
 NAMES = ("fp32", "AMP 自动混合精度（带 fp32 主权重）", "纯 bf16", "bf16 + 主权重")
 BARS = Figure(
     "bars",
     text("每参数字节", "Bytes a parameter"),
-    Axis(text("方案", "recipe"), categories=tuple(text(n, n) for n in NAMES)),
+    Axis(text("方案", "recipe"), categories=tuple(Category(n, text(n, n)) for n in NAMES)),
     Axis(text("字节/参数", "bytes a parameter"), "B/param"),
     (
-        Series(text("权重", "weights"), (0, 1, 2, 3), (4, 4, 2, 2), "bar"),
-        Series(text("优化器", "optimizer"), (0, 1, 2, 3), (8, 8, 4, 12), "bar"),
+        Series("s", text("权重", "weights"), (0, 1, 2, 3), (4, 4, 2, 2), "bar"),
+        Series("s", text("优化器", "optimizer"), (0, 1, 2, 3), (8, 8, 4, 12), "bar"),
     ),
 )
 STAGES = Figure(
@@ -51,7 +51,7 @@ STAGES = Figure(
     text("每卡字节", "Bytes a rank"),
     Axis(text("阶段", "stage")),
     Axis(text("字节", "bytes"), "B"),
-    (Series(text("状态", "states"), (0, 1, 2, 3), (16e9, 7e9, 6e9, 4e9), "bar"),),
+    (Series("s", text("状态", "states"), (0, 1, 2, 3), (16e9, 7e9, 6e9, 4e9), "bar"),),
 )
 TIMELINE = Figure(
     "timeline",
@@ -59,8 +59,8 @@ TIMELINE = Figure(
     Axis(text("事件", "event")),
     Axis(text("存活字节", "bytes alive"), "B"),
     (
-        Series(text("参数", "parameters"), (0, 1, 2, 3), (1e6, 1e6, 1e6, 1e6), "area"),
-        Series(text("激活", "activations"), (0, 1, 2, 3), (0, 2e6, 3e6, 1e6), "area"),
+        Series("s", text("参数", "parameters"), (0, 1, 2, 3), (1e6, 1e6, 1e6, 1e6), "area"),
+        Series("s", text("激活", "activations"), (0, 1, 2, 3), (0, 2e6, 3e6, 1e6), "area"),
     ),
 )
 LOG = Figure(
@@ -69,8 +69,8 @@ LOG = Figure(
     Axis(text("序列长度 N", "length N"), scale="log2"),
     Axis(text("字节", "bytes"), "B", scale="log2"),
     (
-        Series(text("朴素", "naive"), (256, 512, 1024), (2**20, 2**22, 2**24)),
-        Series(text("分块", "tiled"), (256, 512, 1024), (2**18, 2**19, 2**20), "step"),
+        Series("s", text("朴素", "naive"), (256, 512, 1024), (2**20, 2**22, 2**24)),
+        Series("s", text("分块", "tiled"), (256, 512, 1024), (2**18, 2**19, 2**20), "step"),
     ),
 )
 SAMPLES = (CURVE, BARS, STAGES, TIMELINE, LOG)
@@ -190,7 +190,7 @@ def test_powers_are_written_as_powers() -> None:
     """Where a log axis without unit runs far, its ticks are powers."""
     far = Figure(
         "far", CURVE.title, Axis(CURVE.x.label, scale="log2"), CURVE.y,
-        (Series(CURVE.x.label, (1, 2.0**22), (1, 2)),),
+        (Series("s", CURVE.x.label, (1, 2.0**22), (1, 2)),),
     )  # fmt: skip
     assert "2²¹" in words(figures.draw(far, "en", prefix="p"))
 

@@ -17,7 +17,7 @@ from runnable_demos.forecast import (
     run,
     second_step_peak,
 )
-from runnable_demos.llama import LLAMA_7B, Size
+from runnable_demos.models.llama import LLAMA_7B, Size
 
 P = 6_738_415_616  # parameters of Llama 2 7B
 TENSORS = 32 * 9 + 3

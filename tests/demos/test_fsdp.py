@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runnable_demos import ranks
 from runnable_demos.fsdp import PRESETS, run, splits
-from runnable_demos.metrics import Result
+from runnable_demos.lab import ranks
+from runnable_demos.lab.metrics import Result
 
 CONFIG = PRESETS["small"]
 N, LAYERS, WIDTH = CONFIG.ranks, CONFIG.layers, CONFIG.width

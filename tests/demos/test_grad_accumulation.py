@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from runnable_demos.grad_accumulation import LONG, PRESETS, SHORT, added_in_bf16, error, run
-from runnable_demos.metrics import Result
+from runnable_demos.lab.metrics import Result
 
 CONFIG = PRESETS["small"]
 M, ROWS, WIDTH = CONFIG.micro_batches, CONFIG.rows, CONFIG.width

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runnable_demos.llama import (
+from runnable_demos.lab.measure import fake
+from runnable_demos.models.llama import (
     LLAMA_7B,
     LLAMA_13B,
     LLAMA_70B,
@@ -21,7 +22,6 @@ from runnable_demos.llama import (
     Variant,
     rotary,
 )
-from runnable_demos.measure import fake
 
 TINY = Size(h=24, f=40, L=2, a=6, g=2, V=50)
 FP64 = Variant(dtype=torch.float64)

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runnable_demos import loss_scaling, memory_breakdown
+from runnable_demos.lab.metrics import Result
 from runnable_demos.loss_scaling import BF16, FP16, PRESETS, count, powers, received
-from runnable_demos.metrics import Result
 
 SMALL = PRESETS["small"]
 SMALLEST = -24  # of fp16's subnormals, as a power of two

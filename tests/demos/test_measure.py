@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, init_device_mesh
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import (
+from runnable_demos.lab.measure import (
     CATEGORIES,
     LiveMemory,
     allocator_peak,

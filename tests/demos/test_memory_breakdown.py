@@ -10,7 +10,8 @@ import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from runnable_demos import memory_breakdown
-from runnable_demos.measure import LiveMemory
+from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.metrics import Result
 from runnable_demos.memory_breakdown import (
     GPT,
     PRESETS,
@@ -20,7 +21,6 @@ from runnable_demos.memory_breakdown import (
     make_tokens,
     thin,
 )
-from runnable_demos.metrics import Result
 
 SMALL = PRESETS["small"]
 L, H, V = SMALL.layers, SMALL.width, SMALL.vocabulary

@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos import discovery, ranks, records
-from runnable_demos.measure import LiveMemory, fake
+from runnable_demos.lab import discovery, ranks, records
+from runnable_demos.lab.measure import LiveMemory, fake
 from tests.demos.allocator import Reading, audited
 
 ROOT = Path(__file__).parents[2]
-FOLDER = Path(discovery.__file__).parent
+FOLDER = Path(discovery.__file__).parents[1]
 SLACK = 128
 SCRATCH = {
     "checkpoint_peak_rises": "the loss is a plain sum, whose gradient is one number expanded: kernels "

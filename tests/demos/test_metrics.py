@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runnable_demos.__main__ import _check
-from runnable_demos.metrics import FARTHEST, Kind, Metric, Result, Series, Text, sample
+from runnable_demos.lab.metrics import FARTHEST, Kind, Metric, Result, Series, Text
 
 TEXT: Text = {"zh": "字", "en": "word"}
 
@@ -42,20 +42,6 @@ def test_a_metric_carries_what_its_kind_promises(
         metric(kind, **rest)
 
 
-def test_a_sample_is_a_mean_and_its_standard_error() -> None:
-    """1, 2, 3, 4: the mean 2.5, the deviation √(5/3), over the root of four draws."""
-    found = sample("m", [1, 2, 3, 4], "B", TEXT, TEXT, closed_form=2.0)
-    assert (found.value, found.kind, found.closed_form) == (2.5, "sampled", 2.0)
-    assert found.error == pytest.approx(math.sqrt(5 / 3) / 2, rel=1e-5)
-
-
-def test_draws_that_are_alike_have_the_least_error() -> None:
-    """Where nothing scatters, an error of zero would be a lie, and is refused without a least one."""
-    assert sample("m", [3, 3], "", TEXT, TEXT, least=0.5).error == 0.5
-    with pytest.raises(ValueError, match="without scatter"):
-        sample("m", [3, 3], "", TEXT, TEXT)
-
-
 @pytest.mark.parametrize("off", [-FARTHEST - 0.1, FARTHEST + 0.1])
 def test_a_sample_far_from_its_closed_form_is_no_result(off: float) -> None:
     """Either the formula is wrong or the draws are; a record holds neither."""
@@ -68,5 +54,5 @@ def test_a_sample_far_from_its_closed_form_is_no_result(off: float) -> None:
 
 def test_a_theory_is_computed() -> None:
     """A formula's line is never called a reading."""
-    assert Series(TEXT, (1.0,), (1.0,), "theory").kind == "computed"
-    assert Series(TEXT, (1.0,), (1.0,)).kind == "exact"
+    assert Series("s", TEXT, (1.0,), (1.0,), "theory").kind == "computed"
+    assert Series("s", TEXT, (1.0,), (1.0,)).kind == "exact"

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu
 
 from runnable_demos import offload
-from runnable_demos.measure import LiveMemory
-from runnable_demos.metrics import Result
+from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.metrics import Result
 from runnable_demos.offload import PRESETS, Block, Offload, run
 from tests.demos.tracker import Tracked
 

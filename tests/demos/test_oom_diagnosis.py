@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from runnable_demos.metrics import Result
+from runnable_demos.lab.metrics import Result
 from runnable_demos.oom_diagnosis import PRESETS, Network, run
 
 CONFIG = PRESETS["small"]

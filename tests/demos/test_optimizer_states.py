@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from torch import optim
 
-from runnable_demos.metrics import Result
+from runnable_demos.lab.metrics import Result
 from runnable_demos.optimizer_states import PRESETS, STEPS, measure, run
 
 CONFIG = PRESETS["small"]
@@ -57,8 +57,7 @@ def test_transients_follow_how_the_step_is_written(matrices: int) -> None:
     """A loop needs the root and the quotient, and still holds the last matrix's; foreach needs all roots."""
     config = replace(CONFIG, matrices=matrices)
     copies = {
-        name: measure(factory, config).transient * matrices / 4
-        for name, (_, factory) in STEPS.items()
+        name: measure(factory, config).transient * matrices / 4 for name, factory in STEPS.items()
     }
     assert copies == {"loop": 2 if matrices == 1 else 3, "foreach": matrices, "fused": 0}
 

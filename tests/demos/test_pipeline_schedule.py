@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from runnable_demos import ranks
-from runnable_demos.metrics import Result
+from runnable_demos.lab import ranks
+from runnable_demos.lab.metrics import Result
 from runnable_demos.pipeline_schedule import (
     PRESETS,
     Op,
@@ -180,8 +180,8 @@ def test_bit_equality_sees_one_bit_and_another_layer() -> None:
 
 WORKER = """
 import torch.distributed as dist
-from runnable_demos import ranks
-from runnable_demos.collectives import Collectives
+from runnable_demos.lab import ranks
+from runnable_demos.lab.collectives import Collectives
 from runnable_demos.pipeline_schedule import Config, Op, alone, bit_equal, execute
 
 def measure(task):

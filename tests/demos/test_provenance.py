@@ -1,13 +1,16 @@
-"""Provenance: the files that a demo depends on, found without running anything."""
+"""Provenance: the files that a demo depends on, found without running anything, and what counts of them."""
 
 from __future__ import annotations
 
-import hashlib
+import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from runnable_demos import provenance
+from runnable_demos.lab import provenance
+from runnable_demos.lab.discovery import PACKAGED
 
 FILES = {
     "demo.py": "from runnable_demos.a import x\nimport torch\n",
@@ -16,6 +19,34 @@ FILES = {
     "c.py": "x = 1\n",
     "unused.py": "x = 2\n",
 }
+CODE = '''"""What it is about."""
+from dataclasses import dataclass
+TITLE = {"zh": "题", "en": "Title"}
+MEASURES = """
+[[method]]
+kind = "bounded"
+how = ["数", "counted"]
+bound = 1e-6
+reason = ["小", "small"]
+[method.metrics]
+count = ["B", "个数", "a count"]
+[figure.line]
+title = ["线", "A line"]
+x = {label = ["横", "across"], scale = "log2"}
+y = {label = ["纵", "up"], unit = "B"}
+[figure.line.series]
+one = ["measured", "一", "one"]
+[figure.line.places]
+here = ["此", "here"]
+"""
+@dataclass(frozen=True)
+class Config:
+    n: int = parameter(4, {"zh": "数", "en": "number"}, 1, 9)
+    """How many."""
+def double(x: int, *, by: float = 2.0) -> float:
+    """Twice as much."""
+    return x * by  # not rounded
+'''
 
 
 @pytest.fixture
@@ -32,16 +63,14 @@ def names(folder: Path) -> set[str]:
     return {Path(path).name for path in found} - {"__init__.py"}
 
 
+def digest(text: str) -> str:
+    """That of a file with this text."""
+    return provenance.digest(ast.parse(text))
+
+
 def test_imports_are_followed_through(folder: Path) -> None:
     """Direct, nested, cyclic and relative imports count; unrelated files do not."""
     assert names(folder) == {"demo.py", "a.py", "b.py", "c.py"}
-
-
-def test_the_hash_is_of_the_bytes(folder: Path) -> None:
-    """Each hash is what sha256 of the file gives."""
-    found = provenance.sources("demo", folder)
-    expected = hashlib.sha256(FILES["c.py"].encode()).hexdigest()
-    assert found["runnable_demos/c.py"] == expected
 
 
 @pytest.mark.parametrize("ends", ["\r\n", "\r"])
@@ -54,15 +83,100 @@ def test_line_ends_do_not_count(folder: Path, ends: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["demo.py", "c.py"])
-def test_a_change_counts_even_of_a_space(folder: Path, name: str) -> None:
-    """A change of a file that is imported indirectly changes that file's hash alone."""
+def test_a_change_counts_where_it_is(folder: Path, name: str) -> None:
+    """A change of a file that is imported indirectly changes that file's digest alone."""
     before = provenance.sources("demo", folder)
-    (folder / name).write_text(FILES[name] + " \n", newline="")
+    (folder / name).write_text(FILES[name] + "y = 3\n", newline="")
     after = provenance.sources("demo", folder)
     assert {path for path in after if after[path] != before[path]} == {f"runnable_demos/{name}"}
 
 
 def test_what_the_folder_lacks_comes_from_the_package(tmp_path: Path) -> None:
     """A base of its own may use the measuring tools of this one."""
-    (tmp_path / "demo.py").write_text("from runnable_demos.measure import fake\n")
-    assert names(tmp_path) == {"demo.py", "measure.py", "metrics.py"}
+    (tmp_path / "demo.py").write_text("from runnable_demos.lab.measure import fake\n")
+    found = provenance.sources("demo", tmp_path)
+    shared = {"__init__.py", "lab/__init__.py", "lab/measure.py"}
+    assert set(found) == {f"runnable_demos/{name}" for name in {"demo.py", *shared}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("# not rounded", "# rounded never"),
+        ("  # not rounded", ""),
+        ("return x * by", "return (\n        x\n        * by\n    )"),
+        ("\ndef double", "\n\n\ndef double"),
+        ('"""Twice as much."""', '"""Two times,\n\n    and no more.\n    """'),
+        ('    """Twice as much."""\n', ""),
+        ('"""What it is about."""\n', ""),
+        ('    """How many."""\n', ""),
+        ('{"zh": "题", "en": "Title"}', '{"en": "Another " "title", "zh": "别的"}'),
+        ('"number"', '"how many"'),
+        ('["数", "counted"]', '["计", "counted one by one"]'),
+        ('["小", "small"]', '["极小", "tiny"]'),
+        ('"a count"', '"the count {n}"'),
+        ('"A line"', '"Lines"'),
+        ('"across"', '"along"'),
+        ('"一"', '"甲"'),
+        ('"此"', '"这里"'),
+        ("[figure.line]", "# a remark\n\n[figure.line]"),
+        ('{label = ["横", "across"], scale = "log2"}', '{scale = "log2", label = ["x", "x"]}'),
+        ("2.0", "2.00"),
+    ],
+)
+def test_what_is_no_code_does_not_count(before: str, after: str) -> None:
+    """Comments, docstrings, formatting and the words of titles, help, metrics and figures."""
+    assert before in CODE
+    assert digest(CODE.replace(before, after)) == digest(CODE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x * by", "x / by"),
+        ("x * by", "by * x"),
+        ("2.0", "2"),
+        ("2.0", "2.5"),
+        ("*, by", "by"),
+        ("double", "twice"),
+        ("x: int, ", "x: int, y: int = 0, "),
+        ("frozen=True", "frozen=False"),
+        ("@dataclass(frozen=True)\n", ""),
+        ("parameter(4,", "parameter(5,"),
+        (", 1, 9)", ", 1, 8)"),
+        ('count = ["B"', 'counts = ["B"'),
+        ('count = ["B"', 'count = [""'),
+        ("1e-6", "1e-5"),
+        ('kind = "bounded"', 'kind = "bounded"\nonly = "gpu"'),
+        ("[method.metrics]", '[method.metrics]\nother = ["", "另", "another"]'),
+        ("[figure.line]", '[figure.line]\nkind = "computed"'),
+        ("figure.line", "figure.lines"),
+        ('"log2"', '"log10"'),
+        ('unit = "B"', 'unit = ""'),
+        ('one = ["measured"', 'one = ["bar"'),
+        ('one = ["measured"', 'two = ["measured"'),
+        ("here =", "there ="),
+        ('{"zh": "题", "en": "Title"}', '{"zh": "题", "de": "Titel"}'),
+        ('{"zh": "题", "en": "Title"}', '{"zh": "题", "en": 1}'),
+        ("return x", 'print("Twice as much.")\n    return x'),
+        ("bounded", "unbounded"),  # no table any more: all of its text counts
+    ],
+)
+def test_what_a_number_may_depend_on_counts(before: str, after: str) -> None:
+    """Code, defaults, bounds of parameters, and names, units, kinds, bounds and marks of the table."""
+    assert before in CODE
+    assert digest(CODE.replace(before, after)) != digest(CODE)
+
+
+def test_the_repository_reformatted_is_the_same(tmp_path: Path) -> None:
+    """Every file of the laboratory, with other line lengths and quotes by a real formatter, as before."""
+    before = {p.relative_to(PACKAGED): p.read_text() for p in PACKAGED.rglob("*.py")}
+    assert len(before) > 40
+    for path, text in before.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "60"]
+    subprocess.run([*command, "--config", "format.quote-style='single'", tmp_path], check=True)
+    after = {path: (tmp_path / path).read_text() for path in before}
+    assert sum(after[path] != text for path, text in before.items()) > 30
+    assert [p for p, text in before.items() if digest(after[p]) != digest(text)] == []

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from runnable_demos import ranks
+from runnable_demos.lab import ranks
 
 MODULE = """
 import torch
 import torch.distributed as dist
-from runnable_demos import ranks
-from runnable_demos.measure import LiveMemory
+from runnable_demos.lab import ranks
+from runnable_demos.lab.measure import LiveMemory
 
 def measure(task):
     total = torch.tensor([float(dist.get_rank() + 1)])

@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnable_demos import records
-from runnable_demos.metrics import Axis, Figure, Metric, Parameter, Record, Result, Series
+from runnable_demos.lab import records
+from runnable_demos.lab.metrics import (
+    Axis,
+    Category,
+    Figure,
+    Metric,
+    Parameter,
+    Record,
+    Result,
+    Series,
+)
 
 TEXT = {"zh": "字节", "en": "bytes"}
 
@@ -40,8 +49,8 @@ def record(value: float = 16, recorded: str = "2026-11-29") -> Record:
                     "curve",
                     TEXT,
                     Axis(TEXT, scale="log2"),
-                    Axis(TEXT, "B", categories=(TEXT,)),
-                    (Series(TEXT, (1, 2.5), (0.1, 4), "theory"),),
+                    Axis(TEXT, "B", categories=(Category("one", TEXT),)),
+                    (Series("s", TEXT, (1, 2.5), (0.1, 4), "theory"),),
                 ),
             ),
         ),
@@ -117,7 +126,7 @@ def with_digest(content: dict[str, object]) -> str:
         ({"sources": {"a": 1}}, "sources.a should be a text"),
         ({"parameters": {}}, "parameters should be a list"),
         ({"extra": 1}, "unknown field extra"),
-        ({"format": 2}, "format should be 1"),
+        ({"format": 1}, "format should be 2"),
         ({"result": {"metrics": [{"name": "x"}], "figures": []}}, r"metrics\[0\] lacks how, kind"),
     ],
 )
@@ -141,13 +150,13 @@ def test_a_missing_field_is_named() -> None:
     ("text", "message"),
     [
         ("", "not JSON"),
-        ('{"format": 1,', "line 1, column"),
+        ('{"format": 2,', "line 1, column"),
         ("[1]", "should be an object"),
         ('{"format": NaN}', "no number"),
         ("[" * 100_000, "nested too deeply"),
-        ('{"format": 1, "demo": -1e999}', "no number"),
-        ('{"format": 1, "demo": ' + "9" * 5_000 + "}", "thousands of digits"),
-        ('{"format": 1, "demo": "\\ud800"}', "half a character"),
+        ('{"format": 2, "demo": -1e999}', "no number"),
+        ('{"format": 2, "demo": ' + "9" * 5_000 + "}", "thousands of digits"),
+        ('{"format": 2, "demo": "\\ud800"}', "half a character"),
     ],
 )
 def test_what_is_no_record_is_refused(text: str, message: str) -> None:

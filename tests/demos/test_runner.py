@@ -14,26 +14,39 @@ from typing import Any
 
 import pytest
 
-from runnable_demos import provenance, records
 from runnable_demos.__main__ import USAGE, StopRun, _gpu_alone, choose_device, configure, nearest
-from runnable_demos.discovery import Demo
-from runnable_demos.metrics import parameter
+from runnable_demos.lab import provenance, records
+from runnable_demos.lab.discovery import Demo
+from runnable_demos.lab.metrics import parameter
+from runnable_demos.lab.table import Table
 
 DEMO = """
 from dataclasses import dataclass
 import random
 import torch
-from runnable_demos.metrics import Metric, Result, parameter
-TEXT = {"zh": "字", "en": "word"}
+from runnable_demos.lab.findings import Findings
+from runnable_demos.lab.metrics import parameter
+from runnable_demos.lab.table import Table
 TITLE = {"zh": "题", "en": "Title"}
 QUESTION = {"zh": "问", "en": "Question"}
 
+MEASURES = '''
+[[method]]
+kind = "exact"
+how = ["字", "word"]
+[method.metrics]
+bytes = ["B", "字", "word"]
+threads = ["", "字", "word"]
+torch_draw = ["", "字", "word"]
+python_draw = ["", "字", "word"]
+'''
+
 @dataclass(frozen=True)
 class Config:
-    n: int = parameter(4, TEXT, 1, 10**15)
-    way: str = parameter("run", TEXT)
-    device: str = parameter("cpu", TEXT)
-    seed: int = parameter(7, TEXT, 0, 2**31)
+    n: int = parameter(4, {"zh": "字", "en": "word"}, 1, 10**15)
+    way: str = parameter("run", {"zh": "字", "en": "word"})
+    device: str = parameter("cpu", {"zh": "字", "en": "word"})
+    seed: int = parameter(7, {"zh": "字", "en": "word"}, 0, 2**31)
 
 PRESETS = {"small": Config(n=2), "full": Config()}
 
@@ -45,13 +58,11 @@ def run(config, progress):
     if config.way == "import":
         import surely_no_such_package
     value = float("nan") if config.way == "nan" else torch.zeros(config.n).nbytes
-    draws = (torch.rand(1).item(), random.random())
-    return Result((
-        Metric("bytes", value, "B", "exact", TEXT, TEXT),
-        Metric("threads", torch.get_num_threads(), "", "exact", TEXT, TEXT),
-        Metric("torch_draw", draws[0], "", "exact", TEXT, TEXT),
-        Metric("python_draw", draws[1], "", "exact", TEXT, TEXT),
-    ))
+    found = Findings(MEASURES, config)
+    found["bytes"] = value
+    found["threads"] = torch.get_num_threads()
+    found["torch_draw"], found["python_draw"] = torch.rand(1).item(), random.random()
+    return found.result()
 """
 
 
@@ -63,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needy = 'REQUIRES = ("surely_no_such_package",)\n' + DEMO
     (folder / "needy.py").write_text(needy, encoding="utf-8")
     (folder / "gaining.py").write_text("GPU = 1\n" + DEMO, encoding="utf-8")
-    huge = DEMO.replace("(4, TEXT, 1, 10**15)", "(10**14, TEXT, 1, 10**15)")
+    huge = DEMO.replace("parameter(4, ", "parameter(10**14, ")
     (folder / "huge.py").write_text(huge, encoding="utf-8")
     return folder
 
@@ -200,7 +211,7 @@ def test_the_nearest_names_are_offered() -> None:
 
 def demo(gpu: int | None) -> Demo:
     """A demo that gains from a GPU, or not."""
-    return Demo("sample", Path("sample.py"), {}, {}, (), gpu)
+    return Demo("sample", Path("sample.py"), {}, {}, Table({}, {}), {}, (), gpu)
 
 
 @pytest.mark.parametrize(
@@ -286,9 +297,19 @@ def test_ranks_without_a_gpu_each_run_on_the_cpu(tmp_path: Path, faked: dict[str
 
 def test_a_bound_that_a_gpu_exceeds_is_recorded(tmp_path: Path, faked: dict[str, str]) -> None:
     """On the CPU the run fails; on a GPU the value is what was found, and stands in its record."""
-    metric = 'Metric("bytes", value, "B", "exact", TEXT, TEXT)'
-    assert metric in DEMO
-    beyond = DEMO.replace(metric, 'Metric("error", 0.5, "", "bounded", TEXT, TEXT, 0.25, TEXT)')
+    bounded = """
+[[method]]
+kind = "bounded"
+how = ["字", "word"]
+bound = 0.25
+reason = ["字", "word"]
+[method.metrics]
+error = ["", "字", "word"]
+[[method]]
+kind = "exact"
+"""
+    beyond = DEMO.replace('\n[[method]]\nkind = "exact"\n', bounded)
+    beyond = beyond.replace('found["bytes"] =', 'found["error"] = 0.5\n    found["bytes"] =')
     (tmp_path / "beyond.py").write_text("GPU = 1\n" + beyond, encoding="utf-8")
     code, lines, errors = run(tmp_path, "beyond", "--device", "auto", environment=faked)
     assert code == 0, errors

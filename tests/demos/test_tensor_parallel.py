@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from runnable_demos import ranks
-from runnable_demos.metrics import Result
+from runnable_demos.lab import ranks
+from runnable_demos.lab.metrics import Result
 from runnable_demos.tensor_parallel import PRESETS, ranks_agree, relative, run
 
 CONFIG = PRESETS["small"]

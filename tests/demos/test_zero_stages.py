@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from runnable_demos import ranks
-from runnable_demos.metrics import Result
+from runnable_demos.lab import ranks
+from runnable_demos.lab.metrics import Result
 from runnable_demos.zero_stages import PRESETS, run
 
 CONFIG = PRESETS["small"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from runnable_demos import ranks
-from runnable_demos.metrics import Result
+from runnable_demos.lab import ranks
+from runnable_demos.lab.metrics import Result
 from runnable_demos.zero_traffic import PRESETS, run
 
 CONFIG = PRESETS["small"]
@@ -106,7 +106,8 @@ def test_stage_two_by_hand_trains_like_ddp(result: Result) -> None:
 WORKER = """
 import torch
 import torch.distributed as dist
-from runnable_demos import ranks, zero_traffic
+from runnable_demos import zero_traffic
+from runnable_demos.lab import ranks
 
 def measure(task):
     batches = []

@@ -21,23 +21,86 @@ from array import array
 from dataclasses import dataclass
 from fractions import Fraction
 
-from runnable_demos.metrics import (
-    Axis,
-    Figure,
-    Metric,
-    Progress,
-    Result,
-    Series,
-    Text,
-    parameter,
-    sample,
-)
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "浮点数求和", "en": "Floating-point sums"}
 QUESTION: Text = {
     "zh": "浮点数求和差多少？补偿求和要多付多少次加法？",
     "en": "How far off is a floating-point sum, and how many more additions does a better one need?",
 }
+
+MEASURES = """
+[[method]]
+kind = "exact"
+how = ["数组的字节数除以个数", "bytes of the array over its length"]
+[method.metrics]
+bytes_per_number = ["B", "每个数的字节", "bytes a number"]
+bytes_per_single = ["B", "每个单精度数的字节", "bytes a single-precision number"]
+
+[[method]]
+kind = "exact"
+how = ["把 2 的负幂加到 1 上，直到和不变", "powers of two added to 1 until it stays"]
+[method.metrics]
+significant_bits = ["", "双精度的有效位数", "significant bits of a double"]
+
+[[method]]
+kind = "exact"
+how = ["与有理数 1/10 比较", "against the rational 1/10"]
+[method.metrics]
+tenth_is_exact = ["", "0.1 存得准", "0.1 is stored exactly"]
+
+[[method]]
+kind = "exact"
+how = ["逐次计数", "counted as they are executed"]
+[method.metrics]
+additions_ratio = ["", "补偿求和与朴素求和的加法次数之比", "additions, Kahan over naive"]
+
+[[method]]
+kind = "exact"
+how = ["与有理数运算比较", "against rational arithmetic"]
+[method.metrics]
+naive_is_exact = ["", "朴素求和没有误差", "the naive sum is exact"]
+kahan_is_closer = ["", "补偿求和更准", "Kahan's sum is closer"]
+
+[[method]]
+kind = "bounded"
+how = ["与有理数运算比较", "against rational arithmetic"]
+bound = 3e-16
+reason = ["两个单位舍入，2u ≈ 2.2e-16，进位到一位数字", "two unit roundoffs, 2u ≈ 2.2e-16, rounded up to one digit"]
+[method.metrics]
+kahan_error = ["", "补偿求和的相对误差", "relative error of Kahan's sum"]
+
+[[method]]
+kind = "computed"
+how = ["按每个数四次算出", "worked out at four for each number"]
+[method.metrics]
+kahan_additions = ["", "补偿求和的加法次数", "additions of Kahan's sum"]
+
+[[method]]
+kind = "sampled"
+how = ["{draws} 个随机数", "{draws} random numbers"]
+[method.metrics]
+share_rounded_down = [
+  "",
+  "随机数加到 1 上，向下舍入的比例",
+  "share of random numbers that are rounded down when added to 1",
+]
+
+[[method]]
+kind = "measured"
+how = ["一次运行的墙钟时间", "wall-clock time of one run"]
+[method.metrics]
+naive_seconds = ["s", "朴素求和的时间", "time of the naive sum"]
+
+[figure.error]
+title = ["相对误差随个数的变化", "Relative error over the count"]
+x = {label = ["个数", "count"], scale = "log10"}
+y = {label = ["相对误差", "relative error"]}
+[figure.error.series]
+naive = ["measured", "朴素", "naive"]
+kahan = ["measured", "补偿", "Kahan"]
+"""
 
 
 @dataclass(frozen=True)
@@ -94,137 +157,33 @@ def significant_bits() -> int:
 
 def run(config: Config, progress: Progress) -> Result:
     """Add, compare, count."""
+    draws = 400
+    found = Findings(MEASURES, config, draws=draws)
     numbers = array("d", [0.1]) * config.count
+    found["bytes_per_number"] = len(numbers.tobytes()) / len(numbers)
+    found["bytes_per_single"] = len(array("f", numbers).tobytes()) / len(numbers)
+    found["significant_bits"] = significant_bits()
+    found["tenth_is_exact"] = Fraction(0.1) == Fraction(1, 10)
+
     start = time.perf_counter()
     plain, plain_additions = naive(numbers)
-    seconds = time.perf_counter() - start
+    found["naive_seconds"] = time.perf_counter() - start
     progress(0.5, f"n = {config.count}")
     careful, careful_additions = kahan(numbers)
     plain_error, careful_error = error(plain, numbers), error(careful, numbers)
+    found["additions_ratio"] = careful_additions / plain_additions
+    found["naive_is_exact"] = plain_error == 0.0
+    found["kahan_is_closer"] = careful_error < plain_error
+    found["kahan_error"] = careful_error
+    found["kahan_additions"] = 4 * config.count
+    found.sample("share_rounded_down", rounded_down(draws, config.seed), closed_form=0.5)
 
     lengths = [10**power for power in range(1, 5) if 10**power <= config.count]
     parts = [numbers[:length] for length in lengths]
-    progress(1.0, "done")
-    return Result(
-        metrics=(
-            Metric(
-                "bytes_per_number",
-                len(numbers.tobytes()) / len(numbers),
-                "B",
-                "exact",
-                {"zh": "每个数的字节", "en": "bytes a number"},
-                {"zh": "数组的字节数除以个数", "en": "bytes of the array over its length"},
-            ),
-            Metric(
-                "bytes_per_single",
-                len(array("f", numbers).tobytes()) / len(numbers),
-                "B",
-                "exact",
-                {"zh": "每个单精度数的字节", "en": "bytes a single-precision number"},
-                {"zh": "数组的字节数除以个数", "en": "bytes of the array over its length"},
-            ),
-            Metric(
-                "significant_bits",
-                significant_bits(),
-                "",
-                "exact",
-                {"zh": "双精度的有效位数", "en": "significant bits of a double"},
-                {
-                    "zh": "把 2 的负幂加到 1 上，直到和不变",
-                    "en": "powers of two added to 1 until it stays",
-                },
-            ),
-            Metric(
-                "tenth_is_exact",
-                Fraction(0.1) == Fraction(1, 10),
-                "",
-                "exact",
-                {"zh": "0.1 存得准", "en": "0.1 is stored exactly"},
-                {"zh": "与有理数 1/10 比较", "en": "against the rational 1/10"},
-            ),
-            Metric(
-                "additions_ratio",
-                careful_additions / plain_additions,
-                "",
-                "exact",
-                {"zh": "补偿求和与朴素求和的加法次数之比", "en": "additions, Kahan over naive"},
-                {"zh": "逐次计数", "en": "counted as they are executed"},
-            ),
-            Metric(
-                "naive_is_exact",
-                plain_error == 0.0,
-                "",
-                "exact",
-                {"zh": "朴素求和没有误差", "en": "the naive sum is exact"},
-                {"zh": "与有理数运算比较", "en": "against rational arithmetic"},
-            ),
-            Metric(
-                "kahan_is_closer",
-                careful_error < plain_error,
-                "",
-                "exact",
-                {"zh": "补偿求和更准", "en": "Kahan's sum is closer"},
-                {"zh": "与有理数运算比较", "en": "against rational arithmetic"},
-            ),
-            Metric(
-                "kahan_error",
-                careful_error,
-                "",
-                "bounded",
-                {"zh": "补偿求和的相对误差", "en": "relative error of Kahan's sum"},
-                {"zh": "与有理数运算比较", "en": "against rational arithmetic"},
-                bound=3e-16,
-                reason={
-                    "zh": "两个单位舍入，2u ≈ 2.2e-16，进位到一位数字",
-                    "en": "two unit roundoffs, 2u ≈ 2.2e-16, rounded up to one digit",
-                },
-            ),
-            Metric(
-                "kahan_additions",
-                4 * config.count,
-                "",
-                "computed",
-                {"zh": "补偿求和的加法次数", "en": "additions of Kahan's sum"},
-                {"zh": "按每个数四次算出", "en": "worked out at four for each number"},
-            ),
-            sample(
-                "share_rounded_down",
-                rounded_down(400, config.seed),
-                "",
-                {
-                    "zh": "随机数加到 1 上，向下舍入的比例",
-                    "en": "share of random numbers that are rounded down when added to 1",
-                },
-                {"zh": "400 个随机数", "en": "400 random numbers"},
-                closed_form=0.5,
-            ),
-            Metric(
-                "naive_seconds",
-                seconds,
-                "s",
-                "measured",
-                {"zh": "朴素求和的时间", "en": "time of the naive sum"},
-                {"zh": "一次运行的墙钟时间", "en": "wall-clock time of one run"},
-            ),
-        ),
-        figures=(
-            Figure(
-                "error",
-                {"zh": "相对误差随个数的变化", "en": "Relative error over the count"},
-                Axis({"zh": "个数", "en": "count"}, scale="log10"),
-                Axis({"zh": "相对误差", "en": "relative error"}),
-                (
-                    Series(
-                        {"zh": "朴素", "en": "naive"},
-                        tuple(map(float, lengths)),
-                        tuple(error(naive(part)[0], part) for part in parts),
-                    ),
-                    Series(
-                        {"zh": "补偿", "en": "Kahan"},
-                        tuple(map(float, lengths)),
-                        tuple(error(kahan(part)[0], part) for part in parts),
-                    ),
-                ),
-            ),
-        ),
+    found.draw(
+        "error",
+        Line("naive", lengths, [error(naive(part)[0], part) for part in parts]),
+        Line("kahan", lengths, [error(kahan(part)[0], part) for part in parts]),
     )
+    progress(1.0, "done")
+    return found.result()

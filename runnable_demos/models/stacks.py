@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.measure import LiveMemory, count_flops
+from runnable_demos.lab.measure import LiveMemory, count_flops
 
 Activation = Literal["relu", "gelu"]
 Forward = Callable[[Tensor], Tensor]

@@ -1,6 +1,6 @@
 """Find the demos in a folder by reading them; none is imported, so torch may be missing.
 
-A demo is a file with ``TITLE``, ``QUESTION``, ``PRESETS`` and a function ``run``.
+A demo is a file with ``TITLE``, ``QUESTION``, ``MEASURES``, ``PRESETS`` and a function ``run``.
 Standard library only.
 """
 
@@ -11,13 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runnable_demos.metrics import Text
+from runnable_demos.lab import table
+from runnable_demos.lab.metrics import LANGUAGES, Text
+
+PACKAGED = Path(__file__).parents[1]
+"""The demos that come with the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demo:
     """What a demo's file says about itself.
 
+    ``help`` says what each parameter of its ``Config`` is, where it says so in a literal.
     ``requires`` names the packages that it imports beside torch and NumPy.
     ``gpu`` is its place in the order in which GPUs are worth using, 1 first; ``None`` where it
     gains nothing from one.
@@ -27,6 +32,8 @@ class Demo:
     path: Path
     title: Text
     question: Text
+    table: table.Table
+    help: Mapping[str, Text]
     requires: tuple[str, ...]
     gpu: int | None = None
 
@@ -48,6 +55,18 @@ def discover(folder: Path) -> dict[str, Demo]:
     return found
 
 
+def named(name: str, folder: Path) -> Demo | None:
+    """The demo of that name in ``folder``, or among those of the package, if there is one.
+
+    Raises ``DemoError`` where it cannot be read.
+    """
+    for place in (folder, PACKAGED):
+        path = place / f"{name}.py"
+        if path.is_file():
+            return read(path)
+    return None
+
+
 def read(path: Path) -> Demo | None:
     """The demo in a file, or ``None`` where it is another kind of module."""
     try:
@@ -64,6 +83,8 @@ def read(path: Path) -> Demo | None:
         path=path,
         title=_text(path, values, "TITLE"),
         question=_text(path, values, "QUESTION"),
+        table=_table(path, values),
+        help=_help(path, tree),
         requires=_names(path, values["REQUIRES"]) if "REQUIRES" in values else (),
         gpu=_place(path, values["GPU"]) if "GPU" in values else None,
     )
@@ -105,7 +126,43 @@ def _place(path: Path, node: ast.expr) -> int:
 def _text(path: Path, values: Mapping[str, ast.expr], name: str) -> Text:
     if name not in values:
         raise DemoError(f"{path}:1: a demo says its {name}: {{'zh': …, 'en': …}}")
-    value = _literal(path, values[name])
-    if not isinstance(value, dict) or not {"zh", "en"} <= value.keys():
-        raise DemoError(f"{path}:{values[name].lineno}: {name} must hold 'zh' and 'en'")
+    return _words(path, values[name], name)
+
+
+def _words(path: Path, node: ast.expr, what: str) -> Text:
+    value = _literal(path, node)
+    if not isinstance(value, dict) or not set(LANGUAGES) <= value.keys():
+        wanted = " and ".join(map(repr, LANGUAGES))
+        raise DemoError(f"{path}:{node.lineno}: {what} must hold {wanted}")
     return value
+
+
+def _table(path: Path, values: Mapping[str, ast.expr]) -> table.Table:
+    if "MEASURES" not in values:
+        raise DemoError(f"{path}:1: a demo says in MEASURES what it measures")
+    node = values["MEASURES"]
+    text = _literal(path, node)
+    if not isinstance(text, str):
+        raise DemoError(f"{path}:{node.lineno}: MEASURES must be a text")
+    try:
+        return table.read(text)
+    except table.TableError as error:
+        raise DemoError(f"{path}:{node.lineno}: MEASURES: {error}") from None
+
+
+def _help(path: Path, tree: ast.Module) -> dict[str, Text]:
+    """What the fields of ``Config`` say of themselves: the second argument of ``parameter``."""
+    found = {}
+    for config in tree.body:
+        if isinstance(config, ast.ClassDef) and config.name == "Config":
+            for field in config.body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    for node in _help_of(field.value):
+                        found[field.target.id] = _words(path, node, "the help of a parameter")
+    return found
+
+
+def _help_of(call: ast.expr | None) -> list[ast.expr]:
+    if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "parameter":
+        return []
+    return call.args[1:2] or [word.value for word in call.keywords if word.arg == "help"]

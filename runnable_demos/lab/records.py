@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
-from runnable_demos import files
-from runnable_demos.metrics import Record
+from runnable_demos.lab import files
+from runnable_demos.lab.metrics import Record
 
-FORMAT = 1
+FORMAT = 2
 
 
 class RecordError(ValueError):
@@ -49,12 +49,17 @@ def _plain(value: Any) -> Any:
     """``value`` in dicts, lists, strings, numbers; what is as by default is left out."""
     if dataclasses.is_dataclass(value):
         fields = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {f.name: _plain(item) for f, item in fields if item != f.default}
+        return {f.name: _plain(item) for f, item in fields if item != _default(f)}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
     return value
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
 
 
 def _digest(content: Mapping[str, Any]) -> str:

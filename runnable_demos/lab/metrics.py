@@ -9,13 +9,15 @@ A *record* is a result together with all that is needed to repeat it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
 from typing import Any, Literal
 
 Text = Mapping[str, str]
 """The same words by language code: ``{"zh": "…", "en": "…"}``."""
+
+LANGUAGES = ("zh", "en")
+"""The languages of a demo's words, in the order in which its table has them."""
 
 Kind = Literal["exact", "bounded", "sampled", "measured", "computed"]
 """Where a number comes from, and so how far it can be trusted.
@@ -35,6 +37,16 @@ FARTHEST = 5
 
 Unit = Literal["", "B", "FLOP", "s", "B/param", "B/token", "B/s", "FLOP/s", "token"]
 """The unit of a value; ``""`` for counts, ratios and truth values (0.333 prints as 33.3% or 0.333×)."""
+
+Scale = Literal["linear", "log2", "log10"]
+"""How an axis is divided."""
+
+Mark = Literal["theory", "measured", "bar", "step", "area"]
+"""How a series is drawn: ``theory`` dashed, ``measured`` with marks, ``bar`` stacked on the bars
+before it, ``step`` and ``area`` over time; areas are stacked."""
+
+Term = bool | int | float | str
+"""What stands in a word's placeholder."""
 
 DEVICE = r"[a-z0-9]+(?:-[a-z0-9]+)*"
 """A device as file names and claims have it: ``cpu``, ``h200``, ``rtx-4090``."""
@@ -83,37 +95,47 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
+class Category:
+    """A place on an axis that is no number."""
+
+    name: str
+    label: Text
+
+
+@dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of a figure; ``categories`` names its places where they are no numbers."""
+    """One axis of a figure; ``categories`` are its places where they are no numbers."""
 
     label: Text
     unit: Unit = ""
-    scale: Literal["linear", "log2", "log10"] = "linear"
-    categories: tuple[Text, ...] = ()
+    scale: Scale = "linear"
+    categories: tuple[Category, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
     """One line, set of points, or layer of stacked bars.
 
+    ``name`` is that of its words in the demo's table, and ``terms`` are what stands in them beside
+    the demo's parameters; several series may share a name.
     ``x`` and ``y`` have the same length; with a categorical axis ``x`` counts from 0.
-    ``theory`` is drawn dashed, ``measured`` with marks, ``bar`` stacked on the bars before it,
-    ``step`` and ``area`` over time (areas are stacked). ``kind`` says where ``y`` comes from, as
-    that of a metric does: a bounded one wanders with a processor's rounding, a measured one is
-    replayed. A ``theory`` is always computed.
+    ``kind`` says where ``y`` comes from, as that of a metric does: a bounded one wanders with a
+    processor's rounding, a measured one is replayed. A ``theory`` is always computed.
     """
 
+    name: str
     label: Text
     x: tuple[float, ...]
     y: tuple[float, ...]
-    mark: Literal["theory", "measured", "bar", "step", "area"] = "measured"
+    mark: Mark = "measured"
     kind: Kind = "exact"
+    terms: Mapping[str, Term] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mark == "theory":
             object.__setattr__(self, "kind", "computed")
         if len(self.x) != len(self.y):
-            raise ValueError(f"series {self.label!r}: {len(self.x)} x for {len(self.y)} y")
+            raise ValueError(f"series {self.name}: {len(self.x)} x for {len(self.y)} y")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +151,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All that one run of a demo found; pure data, without torch."""
+    """All that one run of a demo found; pure data, without torch.
+
+    ``terms`` stand in the placeholders of its words, beside the demo's parameters.
+    """
 
     metrics: tuple[Metric, ...]
     figures: tuple[Figure, ...] = ()
+    terms: Mapping[str, Term] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +166,7 @@ class Parameter:
     """One field of a demo's configuration, as its users see it."""
 
     name: str
-    value: bool | int | float | str
+    value: Term
     minimum: float | None
     maximum: float | None
     help: Text
@@ -170,25 +196,6 @@ class Record:
     def __post_init__(self) -> None:
         if not re.fullmatch(DEVICE, self.device):
             raise ValueError(f"{self.device!r} is no short name of a device")
-
-
-def sample(
-    name: str,
-    draws: Sequence[float],
-    unit: Unit,
-    label: Text,
-    how: Text,
-    closed_form: float | None = None,
-    least: float = 0.0,
-) -> Metric:
-    """A sampled metric: the mean of ``draws``, which are independent, and its standard error.
-
-    Both have six digits, on which all processors agree. ``least`` is the smallest error that may
-    be told, where draws that are all alike do not mean that there is no scatter.
-    """
-    mean, error = fmean(draws), stdev(draws) / len(draws) ** 0.5
-    value, error = (float(f"{number:.6g}") for number in (mean, max(error, least)))
-    return Metric(name, value, unit, "sampled", label, how, error=error, closed_form=closed_form)
 
 
 def parameter(

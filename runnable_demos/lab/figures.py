@@ -24,7 +24,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from runnable_demos.metrics import Axis, Figure, Series, Unit
+from runnable_demos.lab.metrics import Axis, Figure, Series, Unit
 
 WIDTH = 720
 PLOT_HEIGHT = 300
@@ -191,7 +191,7 @@ class _Drawing:
         """Places on the x axis that have names, and the names; none where it is numeric."""
         axis, series = self.figure.x, self.figure.series
         if axis.categories:
-            return list(range(len(axis.categories))), [self.words(c) for c in axis.categories]
+            return list(range(len(axis.categories))), [self.words(c.label) for c in axis.categories]
         if self.bars:
             places = sorted({x for s in series for x in s.x})
             scale = scale_for(places, axis.unit)

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runnable_demos import lifetime
+from runnable_demos.lab import lifetime
 
 Report = dict[str, Any]
 """What one rank found: JSON values by name."""

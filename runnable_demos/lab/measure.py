@@ -33,8 +33,6 @@ from torch.utils._python_dispatch import (
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-from runnable_demos.metrics import Metric, Text
-
 Category = Literal["parameters", "gradients", "optimizer", "activations", "inputs", "other"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 
@@ -437,16 +435,12 @@ def cuda_peak() -> Iterator[CudaPeak]:
         reading.peak = torch.cuda.max_memory_allocated()
 
 
-def allocator_peak(name: str, label: Text, function: Callable[[], object]) -> Metric:
-    """How far ``function()`` raises the CUDA allocator's peak, in bytes, as a metric of a GPU's record.
+def allocator_peak(function: Callable[[], object]) -> int:
+    """How far ``function()`` raises the CUDA allocator's peak, in bytes.
 
     It runs twice: at the first call libraries take workspaces that they keep.
     """
     function()
     with cuda_peak() as reading:
         function()
-    how = {
-        "zh": "第二次运行的 torch.cuda.max_memory_allocated，减去运行前已分配的字节",
-        "en": "torch.cuda.max_memory_allocated of a second run, less what was allocated before it",
-    }
-    return Metric(name, reading.added, "B", "measured", label, how)
+    return reading.added

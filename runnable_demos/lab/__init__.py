@@ -1,0 +1,1 @@
+"""What demos share: the table of what is measured, the meters, real ranks, records and figures."""
