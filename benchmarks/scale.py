@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from generator import exporters, library
-from generator.book import bind
+from generator import exporters
+from generator.edition.edition import bind
+from generator.library import library
 
 SYLLABLES = ("ra", "mo", "ti", "ke", "lu", "no", "si", "da", "pe", "vo", "ga", "be", "fi", "co")
 WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES]

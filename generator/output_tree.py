@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from runnable_demos.files import locked, write
+from runnable_demos.lab.files import locked, write
 
 MANIFEST = ".proofdeck"
 """The file by which a tree of outputs is known, so that nothing else is ever replaced."""

@@ -18,11 +18,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from generator import syllabus
-from generator.front_matter import FrontMatter
+from generator.cards import syllabus
+from generator.cards.front_matter import FrontMatter
 from generator.lang import LANGS
-from runnable_demos import records
-from runnable_demos.metrics import Record
+from runnable_demos.lab import records
+from runnable_demos.lab.metrics import Record
 
 KINDS = (
     '"><script>window.pwn=1</script>',

@@ -13,8 +13,9 @@ from pathlib import Path
 import grimp
 import pytest
 
-from generator import checks, exporters, library
-from runnable_demos import discovery
+from generator import checks, exporters
+from generator.library import library
+from runnable_demos.lab import discovery
 
 ROOT = Path(__file__).parent.parent
 PURE = {"lang", "problems"}
@@ -118,7 +119,9 @@ def test_the_generator_reads_the_laboratory_where_it_is_open() -> None:
             laboratory = {part(each) for each in others if each.startswith("runnable_demos")}
             # ``laboratory`` starts demos in processes of their own.
             extra = (
-                {"__main__"} if module in {"generator.laboratory", "generator.lab_cli"} else set()
+                {"__main__"}
+                if module in {"generator.lab.runs", "generator.commands.lab_cli"}
+                else set()
             )
             assert laboratory - {""} <= OPEN_TO_THE_GENERATOR | extra, module
         if module.startswith("generator") or part(module) in OPEN_TO_THE_GENERATOR:

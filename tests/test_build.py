@@ -10,9 +10,10 @@ from types import ModuleType
 
 import pytest
 
-from generator import exporters, library
-from generator.build import build, steps
-from generator.library import Library
+from generator import exporters
+from generator.commands.building import build, steps
+from generator.library import library
+from generator.library.library import Library
 from generator.output_tree import Kept
 from tests.exporters.html_tree import read
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from generator import library
+from generator.cards.parse import parse
 from generator.characters import faults
+from generator.library import library
 from generator.lines import Lines
-from generator.parse import parse
 
 ROOT = Path(__file__).parents[1]
 CARD = (ROOT / "tests/library/cards/numerics/kahan-sum.md").read_text(encoding="utf-8")

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generator import checks, library
+from generator import checks
+from generator.cards.model import Claim
+from generator.cards.parse import parse
 from generator.checks import blog_source, near_duplicate
-from generator.evidence import Evidence, Verdict, judge
+from generator.evidence.evidence import Evidence, Verdict, judge
 from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS
-from generator.model import Claim
-from generator.parse import parse
+from generator.library import library
 from generator.problems import Problem
 
 HERE = Path(__file__).parent
@@ -348,14 +349,14 @@ def test_one_digit_of_one_claim_in_one_language_is_found(real: Path) -> None:
 
 
 def test_a_changed_demo_makes_its_evidence_stale(real: Path) -> None:
-    """One comment in one demo, and ``check`` names its record, and those of demos that import it."""
+    """One line in one demo, and ``check`` names its record, and those of demos that import it."""
     found, before = load(real)
     known = found.evidence.records.items()
     demo = min(demo for (demo, device), _ in known if device == "cpu")
     name = f"runnable_demos/{demo}.py"
     path = real / name
     content = path.read_bytes()
-    path.write_bytes(content + b"# changed\n")
+    path.write_bytes(content + b"changed = True\n")
     _, after = load(real)
     path.write_bytes(content)
     new = [problem for problem in after if problem not in before]

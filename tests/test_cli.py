@@ -44,7 +44,7 @@ def proofdeck(
     *arguments: str | Path, prelude: str = BLOCKED, cwd: Path = ROOT, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own, without torch unless told otherwise."""
-    code = f"{prelude}\nfrom generator.cli import main\nsys.argv[0] = 'proofdeck'\nmain()"
+    code = f"{prelude}\nfrom generator.commands.cli import main\nsys.argv[0] = 'proofdeck'\nmain()"
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=cwd,
@@ -138,7 +138,7 @@ def test_a_broken_record_is_one_problem(base: Path) -> None:
 )
 def test_a_full_disk_is_named_by_what_was_being_written(error: str, line: str) -> None:
     """Not by the file that was copied there, as the system names it."""
-    fail = f"import sys, generator.cli\ndef app(): raise OSError({error})\ngenerator.cli.app = app"
+    fail = f"import sys, generator.commands.cli\ndef app(): raise OSError({error})\ngenerator.cli.app = app"
     done = proofdeck("check", prelude=fail)
     assert (done.returncode, done.stderr) == (3, f"{line}\n")
 
@@ -186,7 +186,7 @@ def test_without_permission_it_is_the_environments_fault(open_base: Path, closed
     """What may not be read is named, the rest is checked, and the code is 3."""
     (open_base / closed).chmod(0)
     nobody = (
-        f"{BLOCKED}\nimport os, generator.cli\n"
+        f"{BLOCKED}\nimport os, generator.commands.cli\n"
         "from generator.checks import rules; rules()\n"
         "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)"
     )
@@ -199,7 +199,7 @@ def test_a_pipe_that_closes_early_is_no_error(base: Path) -> None:
     """``proofdeck check | head`` ends without a traceback."""
     for name in ("rounding", "kahan-sum", "float-bytes"):
         edit(base, name, "- ", "- [a](b) " * 400)
-    code = f"{BLOCKED}\nfrom generator.cli import main\nmain()"
+    code = f"{BLOCKED}\nfrom generator.commands.cli import main\nmain()"
     command = [sys.executable, "-c", code, "check", "--cards", str(base / "cards")]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -225,7 +225,7 @@ def test_colours_are_for_terminals(base: Path) -> None:
 
     def on_a_terminal(**environment: str) -> bytes:
         above, below = pty.openpty()
-        code = f"{BLOCKED}\nfrom generator.cli import main\nmain()"
+        code = f"{BLOCKED}\nfrom generator.commands.cli import main\nmain()"
         with subprocess.Popen(
             [sys.executable, "-c", code, "check", "--cards", str(base / "cards")],
             cwd=ROOT,
@@ -415,7 +415,7 @@ def test_on_a_full_disk_no_card_is_half_written(base: Path) -> None:
 
 def test_output_that_cannot_be_written_is_said() -> None:
     """A full disk behind standard output ends in one line, too."""
-    code = f"{BLOCKED}\nfrom generator.cli import main\nsys.argv[0] = 'proofdeck'\nmain()"
+    code = f"{BLOCKED}\nfrom generator.commands.cli import main\nsys.argv[0] = 'proofdeck'\nmain()"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", code, "check", "--json", "--cards", BASE / "cards"],

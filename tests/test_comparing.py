@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from generator.comparing import (
+from generator.lab.comparing import (
     DRIFT,
     UNSEEN,
     Difference,
@@ -19,8 +19,9 @@ from generator.comparing import (
     environment_changes,
     replay,
 )
-from runnable_demos.metrics import (
+from runnable_demos.lab.metrics import (
     Axis,
+    Category,
     Figure,
     Kind,
     Metric,
@@ -46,18 +47,19 @@ def bounded(value: float, bound: float = 1e-6) -> Metric:
 
 def series(*y: float, kind: Kind = "exact") -> Series:
     """A line over 1, 2, 3."""
-    return Series(TEXT, tuple(float(i) for i in range(1, len(y) + 1)), y, kind=kind)
+    x = tuple(float(i) for i in range(1, len(y) + 1))
+    return Series("s", TEXT, x, y, kind=kind, terms={"i": 1})
 
 
 def figure(*lines: Series, name: str = "curve") -> Figure:
     """A figure of these lines."""
-    return Figure(name, TEXT, Axis(TEXT), Axis(TEXT, "B", "log2", (TEXT,)), lines)
+    return Figure(name, TEXT, Axis(TEXT), Axis(TEXT, "B", "log2", (Category("one", TEXT),)), lines)
 
 
 def record(*metrics: Metric, **facts: Any) -> Record:
     """A record of these metrics."""
     parameters = (Parameter("n", facts.pop("n", 1), 0, 9, TEXT),)
-    result = Result(metrics, facts.pop("figures", ()))
+    result = Result(metrics, facts.pop("figures", ()), {"share": 0.25})
     environment = facts.pop("environment", {"torch": "2.13.0"})
     sources = {"demo.py": "0" * 64}
     return Record(
@@ -71,7 +73,7 @@ WHOLE = record(
     metric("cases", 200, "computed"),
     metric("rate", 0.25, "sampled", error=0.01, closed_form=0.24),
     bounded(3e-8),
-    figures=(figure(series(1.0, 2.5), Series(TEXT, (1.0,), (2.0,), "theory")),),
+    figures=(figure(series(1.0, 2.5), Series("s", TEXT, (1.0,), (2.0,), "theory")),),
 )
 """A record with a value in every field."""
 

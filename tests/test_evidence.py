@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from generator.evidence import Evidence, Verdict, judge, load_evidence
-from generator.model import Claim, Device
+from generator.cards.model import Claim, Device
+from generator.evidence.evidence import Evidence, Verdict, judge, load_evidence
 from generator.problems import Place, Problem
-from runnable_demos import provenance, records
-from runnable_demos.metrics import Kind, Metric, Record, Result, Unit
+from runnable_demos.lab import provenance, records
+from runnable_demos.lab.metrics import Kind, Metric, Record, Result, Unit
 
 TEXT = {"zh": "量", "en": "a quantity"}
 DEMO = '''"""A demo that counts."""
@@ -233,7 +233,7 @@ def test_a_changed_source_makes_evidence_stale(
     """A demo, or a file that it imports, outdates its record: an error where anyone can renew it."""
     path = save(tmp_path, demos, device=device)
     with (demos / changed).open("a") as file:
-        file.write("# changed\n")
+        file.write("changed = True\n")
     evidence, [problem] = load_evidence(tmp_path, demos)
     assert evidence.stale == {("counting", device)}
     assert (problem.code, problem.severity) == ("evidence-stale", severity)
@@ -243,6 +243,14 @@ def test_a_changed_source_makes_evidence_stale(
         f"proofdeck demo run counting{' --device cuda' * (device != 'cpu')} --record"
         in problem.hint
     )
+
+
+def test_a_comment_does_not_make_evidence_stale(tmp_path: Path, demos: Path) -> None:
+    """What is no code is nothing that a number depends on."""
+    save(tmp_path, demos)
+    with (demos / "tools.py").open("a") as file:
+        file.write("# changed\n")
+    assert load_evidence(tmp_path, demos)[1] == []
 
 
 def test_line_ends_do_not_make_evidence_stale(tmp_path: Path, demos: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from generator import new_card
-from runnable_demos import files, records
+from generator.authoring import new_card
+from runnable_demos.lab import files, records
 
 ROOT = Path(__file__).parent.parent
 
@@ -88,7 +88,7 @@ def test_a_killed_writer_leaves_nothing_that_the_next_does_not_use_up(tmp_path: 
     file = tmp_path / "a.md"
     file.write_bytes(b"old")
     code = (
-        "import sys\nfrom pathlib import Path\nfrom runnable_demos import files\n"
+        "import sys\nfrom pathlib import Path\nfrom runnable_demos.lab import files\n"
         "print('begin', flush=True)\n"
         "while True: files.write(Path(sys.argv[1]), b'n' * 1_000_000)"
     )
@@ -111,7 +111,7 @@ def test_writers_at_once_do_not_mix(tmp_path: Path) -> None:
     """Of many processes that write one file, each leaves it whole."""
     file = tmp_path / "a.md"
     code = (
-        "import sys\nfrom pathlib import Path\nfrom runnable_demos import files\n"
+        "import sys\nfrom pathlib import Path\nfrom runnable_demos.lab import files\n"
         "for _ in range(100): files.write(Path(sys.argv[1]), sys.argv[2].encode() * 50_000)"
     )
     writers = [

@@ -81,7 +81,7 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
 def as_nobody(code: str) -> str:
     """What a snippet prints when it runs without the rights of root."""
     drop = "import os\nif os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
-    imports = "from pathlib import Path\nfrom generator import filesystem, library\n"
+    imports = "from pathlib import Path\nfrom generator import filesystem\nfrom generator.library import library\n"
     # Imports come first: the checkout itself may be closed to others.
     done = subprocess.run(
         [sys.executable, "-c", imports + drop + code], capture_output=True, text=True, check=False

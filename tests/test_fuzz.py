@@ -17,21 +17,23 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from generator import checks, exporters, library, syllabus
-from generator.book import bind
-from generator.evidence import load_evidence
+from generator import checks, exporters
+from generator.cards import syllabus
+from generator.cards.model import Card
+from generator.cards.parse import parse
+from generator.edition.edition import bind
+from generator.edition.search_data import search_data
+from generator.edition.study_data import study_data
+from generator.evidence.evidence import load_evidence
 from generator.exporters import handbook, vault
-from generator.library import Library
+from generator.library import library
+from generator.library.library import Library
 from generator.line_ends import line_end
-from generator.mathml import TexError, mathml
-from generator.model import Card
-from generator.parse import parse
-from generator.plain_text import plain_math, plain_text
 from generator.problems import Problem
-from generator.render import RenderedCard, render
-from generator.search_data import search_data
-from generator.study_data import study_data
-from generator.tex_commands import refused, table
+from generator.render.html import RenderedCard, render
+from generator.render.plain_text import plain_math, plain_text
+from generator.tex.commands import refused, table
+from generator.tex.mathml import TexError, mathml
 
 BASE = Path(__file__).parent / "library"
 PATH = (BASE / "cards/numerics/kahan-sum.md").as_posix()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.graph import (
+from generator.graph.drawing import (
     LINE_WIDTH,
     NODE_HEIGHT,
     NODE_WIDTH,
@@ -18,7 +18,7 @@ from generator.graph import (
     neighbourhood,
     place,
 )
-from generator.library import Library, load
+from generator.library.library import Library, load
 
 BASE = Path(__file__).parent / "library"
 

@@ -13,11 +13,15 @@ import yaml
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
-from generator import book, cli, front_matter, library, markup
+from generator.cards import front_matter
+from generator.commands import cli
+from generator.edition import edition as book
 from generator.exporters import vault
+from generator.library import library
 from generator.lines import Lines
 from generator.problems import visible
-from runnable_demos import records
+from generator.render import markup
+from runnable_demos.lab import records
 from tests import hostile
 
 ROOT = Path(__file__).parents[1]

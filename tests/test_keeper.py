@@ -14,9 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from generator import keeper, laboratory
-from generator.laboratory import Order, Run, RunFailed
-from runnable_demos import records
+from generator.lab import keeper
+from generator.lab import runs as laboratory
+from generator.lab.runs import Order, Run, RunFailed
+from runnable_demos.lab import records
 
 FAMILY = """
 import os, signal, subprocess, sys, time
@@ -41,17 +42,25 @@ DEMO = (
     FAMILY
     + """
 from dataclasses import dataclass
-from runnable_demos.metrics import Metric, Result, parameter
-TEXT = {"zh": "字", "en": "word"}
+from runnable_demos.lab.findings import Findings
+from runnable_demos.lab.metrics import parameter
 TITLE = {"zh": "题", "en": "Title"}
 QUESTION = {"zh": "问", "en": "Question"}
 
+MEASURES = '''
+[[method]]
+kind = "exact"
+how = ["字", "word"]
+[method.metrics]
+one = ["", "字", "word"]
+'''
+
 @dataclass(frozen=True)
 class Config:
-    way: str = parameter("hang", TEXT)
-    file: str = parameter("", TEXT)
-    device: str = parameter("cpu", TEXT)
-    seed: int = parameter(0, TEXT, 0, 9)
+    way: str = parameter("hang", {"zh": "字", "en": "word"})
+    file: str = parameter("", {"zh": "字", "en": "word"})
+    device: str = parameter("cpu", {"zh": "字", "en": "word"})
+    seed: int = parameter(0, {"zh": "字", "en": "word"}, 0, 9)
 
 PRESETS = {"small": Config(way="well"), "full": Config(file=os.environ.get("FAMILY", ""))}
 
@@ -81,14 +90,16 @@ def run(config, progress):
                         os.write(number, words[config.way])
                 except OSError:
                     pass
-    return Result((Metric("one", 1, "", "exact", TEXT, TEXT),))
+    found = Findings(MEASURES, config)
+    found["one"] = 1
+    return found.result()
 """
 )
 WORKER = (
     FAMILY
     + """
 import torch.distributed as dist
-from runnable_demos import ranks
+from runnable_demos.lab import ranks
 
 def measure(task):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -106,7 +117,7 @@ if __name__ == "__main__":
 )
 RANKED = DEMO.replace(
     "    if config.file:",
-    """    from runnable_demos import ranks
+    """    from runnable_demos.lab import ranks
     ranks.launch("worker_of_a_test", 2, {"device": "cpu", "seed": 0, "file": config.file})
     if config.file:""",
 )
@@ -155,7 +166,7 @@ def tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def keep(*command: str) -> subprocess.Popen[bytes]:
     """A keeper of ``command``."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "generator.keeper", *command],
+        [sys.executable, "-P", "-m", "generator.lab.keeper", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -221,7 +232,7 @@ def test_all_ends_when_the_parent_is_killed(tmp: Path, tmp_path: Path) -> None:
     file = tmp_path / "pids"
     start = (
         "import subprocess, sys, time\n"
-        "subprocess.Popen([sys.executable, '-P', '-m', 'generator.keeper', *sys.argv[1:]],"
+        "subprocess.Popen([sys.executable, '-P', '-m', 'generator.lab.keeper', *sys.argv[1:]],"
         " stdin=subprocess.PIPE, start_new_session=True)\n"
         "time.sleep(3600)"
     )
@@ -283,7 +294,7 @@ def base(tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def proofdeck(base: Path, *arguments: str) -> subprocess.Popen[str]:
     """The command, which another process may end."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", "from generator.cli import main; main()", *arguments],
+        [sys.executable, "-P", "-c", "from generator.commands.cli import main; main()", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
@@ -433,9 +444,9 @@ def test_no_room_for_a_folder_is_one_sentence(
     base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A system without a temporary folder that can be written to ends a run in one line."""
-    command = [sys.executable, "-P", "-m", "generator.keeper", "true"]
+    command = [sys.executable, "-P", "-m", "generator.lab.keeper", "true"]
     code = "import sys, tempfile; tempfile.tempdir = sys.argv.pop(1); import runpy; sys.argv[0] = 'k'; "
-    code += "runpy.run_module('generator.keeper', run_name='__main__')"
+    code += "runpy.run_module('generator.lab.keeper', run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "none"), *command[-1:]],
         stdin=subprocess.DEVNULL,
@@ -456,7 +467,7 @@ def test_what_a_killed_recording_left_is_cleared(tmp_path: Path, base: Path) -> 
     folder.mkdir()
     path = folder / "sample.cpu.json"
     dies = (
-        "import os, sys; from pathlib import Path; from runnable_demos import files\n"
+        "import os, sys; from pathlib import Path; from runnable_demos.lab import files\n"
         "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
         "files.write(Path(sys.argv[1]), b'half')"
     )

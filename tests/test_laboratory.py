@@ -11,24 +11,38 @@ from pathlib import Path
 
 import pytest
 
-from runnable_demos import records
+from runnable_demos.lab import records
 
 TEXT = {"zh": "字", "en": "word"}
 
 DEMO = """
 from dataclasses import dataclass
 import os
-from runnable_demos.metrics import Axis, Figure, Metric, Result, Series, parameter
-TEXT = {"zh": "字", "en": "word"}
+from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.metrics import parameter
 TITLE = {"zh": "题", "en": "The title"}
 QUESTION = {"zh": "问", "en": "The question"}
 
+MEASURES = '''
+[[method]]
+kind = "exact"
+how = ["字", "word"]
+[method.metrics]
+count = ["", "字", "word"]
+[figure.line]
+title = ["字", "word"]
+x = {label = ["字", "word"]}
+y = {label = ["字", "word"]}
+[figure.line.series]
+count = ["measured", "字", "word"]
+'''
+
 @dataclass(frozen=True)
 class Config:
-    n: int = parameter(16, TEXT, 1, 100)
-    end: str = parameter("well", TEXT)
-    device: str = parameter("cpu", TEXT)
-    seed: int = parameter(0, TEXT, 0, 9)
+    n: int = parameter(16, {"zh": "字", "en": "word"}, 1, 100)
+    end: str = parameter("well", {"zh": "字", "en": "word"})
+    device: str = parameter("cpu", {"zh": "字", "en": "word"})
+    seed: int = parameter(0, {"zh": "字", "en": "word"}, 0, 9)
 
 PRESETS = {"small": Config(n=4), "full": Config()}
 
@@ -38,11 +52,10 @@ def run(config, progress):
         raise RuntimeError("boom")
     if config.end == "kill":
         os.kill(os.getpid(), 9)
-    axis = Axis(TEXT)
-    return Result(
-        (Metric("count", config.n, "", "exact", TEXT, TEXT),),
-        (Figure("line", TEXT, axis, axis, (Series(TEXT, (0, 1), (0, config.n)),)),),
-    )
+    found = Findings(MEASURES, config)
+    found["count"] = config.n
+    found.draw("line", Line("count", (0, 1), (0, config.n)))
+    return found.result()
 """
 MODULES = """
 modules:
@@ -108,7 +121,7 @@ def proofdeck(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in ``base``."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", "from generator.cli import main; main()", *arguments],
+        [sys.executable, "-P", "-c", "from generator.commands.cli import main; main()", *arguments],
         capture_output=True,
         encoding="utf-8",
         check=False,

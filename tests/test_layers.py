@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.layers import layered_rows
+from generator.graph.layers import layered_rows
 
 
 @st.composite

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator import library, parse, syllabus
-from generator.evidence import Evidence
-from generator.library import Library, load
+from generator.cards import parse, syllabus
+from generator.evidence.evidence import Evidence
+from generator.library import library
+from generator.library.library import Library, load
 from generator.problems import Problem
 
 BASE = Path(__file__).parent / "library"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from fontTools.ttLib import TTFont
 
-from generator import assets, math_font
-from generator.mathml import mathml
+from generator.edition import assets
+from generator.tex import font as math_font
+from generator.tex.mathml import mathml
 
 TEX = (
     r"\left(\sqrt{\frac{a}{b}}\right) \le 10^{-6} \cdot \sum_{i=1}^{n} \varepsilon_i \in \mathbb{R}"

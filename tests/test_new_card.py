@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from generator import library, new_card
-from generator.new_card import NewCardError
-from generator.parse import parse
+from generator.authoring import new_card
+from generator.authoring.new_card import NewCardError
+from generator.cards.parse import parse
+from generator.library import library
 
 BASE = Path(__file__).parent / "library"
 DAY = date(2026, 11, 29)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from generator import markdown
+from generator.cards import markdown
 from generator.lines import Lines
-from generator.obsidian import (
+from generator.render.obsidian import (
     Writer,
     block_id,
     callout,

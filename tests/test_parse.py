@@ -13,8 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it.token import Token
 
-from generator.lang import LANGS, SECTION_NAMES
-from generator.model import (
+from generator.cards.model import (
     Card,
     CardLink,
     Citation,
@@ -25,7 +24,8 @@ from generator.model import (
     locate,
     place_of,
 )
-from generator.parse import parse
+from generator.cards.parse import parse
+from generator.lang import LANGS, SECTION_NAMES
 from generator.problems import Place, Problem
 
 BASE = Path(__file__).parent / "library" / "cards" / "numerics"

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from generator import library, pages, prose
+from generator.cards import prose
+from generator.cards.markdown import parse
+from generator.edition import pages
+from generator.edition.search_data import search_data
+from generator.edition.study_data import study_data
 from generator.lang import LANGS
-from generator.library import Library
+from generator.library import library
+from generator.library.library import Library
 from generator.lines import Lines
-from generator.markdown import parse
-from generator.plain_text import plain_label, plain_math, plain_text
-from generator.search_data import search_data
-from generator.study_data import study_data
-from generator.tex_commands import table
+from generator.render.plain_text import plain_label, plain_math, plain_text
+from generator.tex.commands import table
 
 ROOT = Path(__file__).parents[1]
 OPERATORS = {"log", "exp", "max", "min", "arg", "mod", "ln"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from generator.quantities import QuantityError, read
+from generator.evidence.quantities import QuantityError, read
 
 GIB = 1073741824
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import typer.main
 
-from generator import cli, exporters
+from generator import exporters
+from generator.commands import cli
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

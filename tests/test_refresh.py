@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator import library
-from generator.evidence import Evidence
-from generator.library import Library
-from generator.model import Claim
+from generator.authoring.refresh import Change, refresh, reword, rewritten, wanted_changes
+from generator.cards.model import Claim
+from generator.evidence.evidence import Evidence
+from generator.library import library
+from generator.library.library import Library
 from generator.problems import Place
-from generator.refresh import Change, refresh, rewritten, wanted_changes
-from runnable_demos.metrics import Record
+from runnable_demos.lab import records
+from runnable_demos.lab.metrics import Record
 
 BASE = Path(__file__).parent / "library"
 CARD = "cards/numerics/kahan-sum.md"
@@ -133,6 +134,63 @@ def test_a_form_that_cannot_print_the_number_is_told(base: Path) -> None:
     assert "cannot be printed" in problems[0].message
     assert "no power of 2" in problems[1].message
     assert (base / CARD).read_bytes() == after
+
+
+DEMO = "runnable_demos/float_sums.py"
+RECORD = "runnable_demos/evidence/float_sums.cpu.json"
+
+
+def reworded(base: Path, *pairs: tuple[str, str]) -> None:
+    """Put other text into the demo."""
+    text = (base / DEMO).read_text()
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    (base / DEMO).write_text(text)
+
+
+def test_other_words_of_a_demo_are_found_and_renewed(base: Path) -> None:
+    """Title, help, a method with a placeholder, a label of a figure: told once, renewed, then clean."""
+    before = records.load(base / RECORD)
+    reworded(
+        base,
+        ('"Floating-point sums"', '"Sums of floats"'),
+        ('"how many numbers"', '"count of numbers"'),
+        ('"{draws} random numbers"', '"over {draws} draws of {count}"'),
+        ('"Kahan"]', '"compensated"]'),
+        ("import time", "import time  # a clock"),
+    )
+    _, problems = library.load(base / "cards", demos=base / "runnable_demos")
+    assert [(p.code, p.severity) for p in problems] == [("evidence-words", "error")]
+    assert "proofdeck refresh" in problems[0].hint
+    assert reword(load(base).evidence) == [base / RECORD]
+    assert library.load(base / "cards", demos=base / "runnable_demos")[1] == []
+    after = records.load(base / RECORD)
+    assert after.title["en"] == "Sums of floats"
+    assert after.parameters[0].help["en"] == "count of numbers"
+    methods = {m.name: m.how["en"] for m in after.result.metrics}
+    assert methods["share_rounded_down"] == "over 400 draws of 10000"
+    assert after.result.figures[0].series[1].label["en"] == "compensated"
+    assert [m.value for m in after.result.metrics] == [m.value for m in before.result.metrics]
+    assert (after.recorded, after.sources) == (before.recorded, before.sources)
+
+
+def test_words_that_need_what_no_run_told_are_no_words(base: Path) -> None:
+    """The placeholder is named, and the record stays as it is."""
+    whole = (base / RECORD).read_bytes()
+    reworded(base, ('"{draws} random numbers"', '"{drawn} random numbers"'))
+    _, [problem] = library.load(base / "cards", demos=base / "runnable_demos")
+    assert (problem.code, "'drawn'" in problem.message) == ("evidence-words", True)
+    assert reword(load(base).evidence) == []
+    assert (base / RECORD).read_bytes() == whole
+
+
+def test_words_of_a_demo_that_changed_otherwise_wait_for_its_run(base: Path) -> None:
+    """A record that is stale is recorded again, words and all."""
+    reworded(base, ('"Floating-point sums"', '"Sums"'), ("additions + 4", "additions + 5"))
+    _, problems = library.load(base / "cards", demos=base / "runnable_demos")
+    assert {p.code for p in problems} == {"evidence-stale"}
+    assert reword(load(base).evidence) == []
 
 
 def test_a_bound_is_printed_with_all_its_digits() -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from generator import library, prose
-from generator.mathml import mathml
-from generator.model import Card, Claim
-from generator.parse import parse
-from generator.render import RenderedCard, localise, render, sanitised
+from generator.cards import prose
+from generator.cards.model import Card, Claim
+from generator.cards.parse import parse
+from generator.library import library
+from generator.render.html import RenderedCard, localise, render, sanitised
+from generator.tex.mathml import mathml
 
 ROOT = Path(__file__).parents[1]
 CARD = (Path(__file__).parent / "library/cards/numerics/kahan-sum.md").read_text(encoding="utf-8")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from generator import addresses, library
+from generator.cards import addresses
+from generator.library import library
 from generator.names import is_id, why_no_id
 from generator.problems import Problem
 
@@ -126,7 +127,7 @@ def test_the_table_of_addresses_is_what_a_site_has(site: Path) -> None:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of the small base."""
-    from generator import book  # noqa: PLC0415 - drawing is slow to import
+    from generator.edition import edition as book  # noqa: PLC0415 - drawing is slow to import
     from generator.exporters import site as exporter  # noqa: PLC0415
 
     out = tmp_path_factory.mktemp("site") / "site"

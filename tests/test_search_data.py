@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from generator.library import Library, load
-from generator.search_data import proof, search_data
+from generator.edition.search_data import proof, search_data
+from generator.library.library import Library, load
 
 BASE = Path(__file__).parent / "library"
 

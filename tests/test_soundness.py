@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from generator import soundness
-from generator.evidence import load_evidence
-from runnable_demos import records
+from generator.evidence import soundness
+from generator.evidence.evidence import load_evidence
+from runnable_demos.lab import records
 
 DEMOS = Path(__file__).parent / "library" / "runnable_demos"
 FILE = "float_sums.cpu.json"
@@ -44,7 +44,12 @@ def _figure(record: dict[str, Any]) -> dict[str, Any]:
         (lambda r: r["result"]["metrics"][4]["label"].update(fr="mot"), r"metrics\[4\].label"),
         (lambda r: r["result"]["metrics"][2].update(value=10**4000), "beyond"),
         (lambda r: _figure(r)["series"][0].update(y=[1e308, -1e308, 0, 0]), "beyond"),
-        (lambda r: _figure(r)["x"].update(categories=[{"zh": "字", "en": "a"}]), "categories"),
+        (
+            lambda r: _figure(r)["x"].update(
+                categories=[{"name": "a", "label": {"zh": "字", "en": "a"}}]
+            ),
+            "categories",
+        ),
         (lambda r: r.update(recorded="yesterday"), "no date"),
         (lambda r: r.update(recorded="20260131"), "no date"),
     ],

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from generator.library import Library, load
-from generator.study_data import lead, study_data
+from generator.edition.study_data import lead, study_data
+from generator.library.library import Library, load
 
 BASE = Path(__file__).parent / "library"
 

@@ -16,9 +16,10 @@ from types import ModuleType
 
 import pytest
 
-from generator import library, prose
-from generator.mathml import MAX_NESTING, TexError, mathml
-from generator.tex_commands import refused, table
+from generator.cards import prose
+from generator.library import library
+from generator.tex.commands import refused, table
+from generator.tex.mathml import MAX_NESTING, TexError, mathml
 
 HERE = Path(__file__).parent
 Formula = tuple[str, bool]

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from generator import yaml_document
+from generator.cards import yaml_document
 from generator.lines import Lines
 from generator.problems import Place
 

@@ -16,12 +16,12 @@ from typing import Protocol, cast
 
 from markdown_it.token import Token
 
-from generator import prose
-from generator.evidence import Evidence
-from generator.model import Card
+from generator.cards import prose
+from generator.cards.model import Card
+from generator.cards.prose import Passage
+from generator.evidence.evidence import Evidence
 from generator.names import suggest
 from generator.problems import Problem, Severity
-from generator.prose import Passage
 
 NEVER_SILENT = frozenset({"claim"})
 """What the base promises on every page: no reason makes a false number true."""
@@ -149,8 +149,9 @@ Beside the rules, `check` says of the evidence:
 - `evidence-corrupt`: a record cannot be read, or was edited by hand; no claim is held against it.
 - `evidence-name`: a file's name is not that of its demo and device.
 - `evidence-size`: a record is not of the full size, which is what cards claim.
-- `evidence-stale`: a demo, or a file that it imports, has changed since its run:
-  an error for a CPU's record, which anyone can renew, a warning for a GPU's.
+- `evidence-stale`: the code of a demo, or of a file that it imports, has changed since its run, comments,
+  docstrings, formatting and words aside: an error for a CPU's record, which anyone can renew, a warning for a GPU's.
+- `evidence-words`: a demo says in other words today what its record says; `proofdeck refresh` renews them.
 
 Faults that keep a file from being a card, and links that lead nowhere, have codes of their own;
 each message says where, what and how to fix it.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from generator.cards.prose import of_section
 from generator.checks import Base
 from generator.lang import LANGS, Lang
 from generator.problems import Problem, Severity
-from generator.prose import of_section
 
 CODE = "answer-length"
 SEVERITY: Severity = "error"

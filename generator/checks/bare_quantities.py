@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from generator.cards.model import Citation, Claim, Given
+from generator.cards.prose import Piece
 from generator.checks import Base
-from generator.model import Citation, Claim, Given
+from generator.evidence.quantities import MULTIPLIERS, SYMBOLS
 from generator.problems import Place, Problem, Severity
-from generator.prose import Piece
-from generator.quantities import MULTIPLIERS, SYMBOLS
 
 CODE = "bare-quantity"
 SEVERITY: Severity = "error"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from generator.cards.model import Citation
 from generator.checks import Base
-from generator.model import Citation
 from generator.problems import Problem, Severity
 
 CODE = "blog-source"

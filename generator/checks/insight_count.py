@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from generator.cards.model import place_of
 from generator.checks import Base
 from generator.lang import LANGS
-from generator.model import place_of
 from generator.problems import Problem, Severity
 
 CODE = "insight-count"

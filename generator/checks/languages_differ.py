@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
+from generator.cards.model import Citation, Claim, Given, Section, place_of
+from generator.cards.prose import blocks
 from generator.checks import Base
+from generator.evidence.quantities import QuantityError, read
 from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS, SECTION_NAMES, Lang
-from generator.model import Citation, Claim, Given, Section, place_of
 from generator.problems import Place, Problem, Severity
-from generator.prose import blocks
-from generator.quantities import QuantityError, read
 
 CODE = "languages-differ"
 SEVERITY: Severity = "error"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from generator import prose
+from generator.cards import prose
+from generator.cards.markdown import ESCAPED
+from generator.cards.model import place_of
+from generator.cards.prose import Flat, Passage, Piece
 from generator.checks import Base
-from generator.markdown import ESCAPED
-from generator.model import place_of
 from generator.problems import Problem, Severity
-from generator.prose import Flat, Passage, Piece
 
 CODE = "leftover-markup"
 SEVERITY: Severity = "error"

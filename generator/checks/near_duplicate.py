@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from generator.cards.prose import Passage, Piece
 from generator.checks import Base
 from generator.lang import LANGS, Lang
 from generator.problems import Place, Problem, Severity
-from generator.prose import Passage, Piece
 
 CODE = "near-duplicate"
 SEVERITY: Severity = "error"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from generator.cards.model import Citation
 from generator.checks import Base
-from generator.model import Citation
 from generator.problems import Problem, Severity
 
 CODE = "source-place"

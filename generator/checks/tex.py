@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from generator.cards.model import place_of
 from generator.checks import Base
-from generator.mathml import TexError, mathml
-from generator.model import place_of
 from generator.problems import Problem, Severity
-from generator.tex_commands import refused
+from generator.tex.commands import refused
+from generator.tex.mathml import TexError, mathml
 
 _MOST = 5
 """Parts of one formula that are named; more of them say no more."""
@@ -17,7 +17,7 @@ CODE = "tex"
 SEVERITY: Severity = "error"
 SENTENCE = (
     "Every formula is TeX that the renderer's own parser reads to its end, of the commands, environments "
-    "and characters that site, handbook, Obsidian and Anki draw alike: `generator/tex_commands.toml`."
+    "and characters that site, handbook, Obsidian and Anki draw alike: `generator/tex/commands.toml`."
 )
 
 

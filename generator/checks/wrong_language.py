@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from generator.cards.prose import Passage, Piece
 from generator.checks import Base
 from generator.checks.zh_spacing import HAN
 from generator.lang import LANGUAGE_HEADINGS
 from generator.problems import Problem, Severity
-from generator.prose import Passage, Piece
 
 CODE = "wrong-language"
 SEVERITY: Severity = "error"

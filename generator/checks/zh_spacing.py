@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from generator.cards.prose import Piece
 from generator.checks import Base
 from generator.problems import Place, Problem, Severity
-from generator.prose import Piece
 
 CODE = "zh-spacing"
 SEVERITY: Severity = "error"

@@ -11,12 +11,13 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator import assets, graph, pages
-from generator.book import Book
+from generator.edition import assets, pages
+from generator.edition.edition import Book
+from generator.edition.search_data import search_data
+from generator.edition.study_data import study_data
 from generator.exporters.site import FAVICON
-from generator.markup import in_script, policy, vouched
-from generator.search_data import search_data
-from generator.study_data import study_data
+from generator.graph import drawing as graph
+from generator.render.markup import in_script, policy, vouched
 
 NAME = "handbook"
 ENTRY = "handbook.html"

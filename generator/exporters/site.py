@@ -21,14 +21,17 @@ from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup
 
-from generator import assets, book, library, pages, site_url
-from generator.book import Book
-from generator.evidence import DRAFTABLE
+from generator import site_url
+from generator.edition import assets, pages
+from generator.edition import edition as book
+from generator.edition.edition import Book
+from generator.edition.pages import Page
+from generator.edition.search_data import search_data
+from generator.edition.study_data import study_data
+from generator.evidence.evidence import DRAFTABLE
 from generator.lang import on_one_line
-from generator.markup import bilingual, policy
-from generator.pages import Page
-from generator.search_data import search_data
-from generator.study_data import study_data
+from generator.library import library
+from generator.render.markup import bilingual, policy
 
 NAME = "site"
 ENTRY = "site/index.html"

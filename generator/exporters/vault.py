@@ -17,9 +17,11 @@ from urllib.parse import quote
 
 import yaml
 
-from generator import addresses, graph
-from generator.book import Book, DemoPanel
-from generator.evidence import State, Verdict, judge
+from generator.cards import addresses
+from generator.cards.model import Card, CardLink, Citation, Claim, Given, LearningPath, Link, Module
+from generator.edition.edition import Book, DemoPanel
+from generator.evidence.evidence import State, Verdict, judge
+from generator.graph import drawing as graph
 from generator.lang import (
     DIFFICULTY_LABELS,
     KIND_LABELS,
@@ -33,8 +35,7 @@ from generator.lang import (
     Text,
     on_one_line,
 )
-from generator.model import Card, CardLink, Citation, Claim, Given, LearningPath, Link, Module
-from generator.obsidian import (
+from generator.render.obsidian import (
     Writer,
     block_id,
     callout,
@@ -47,8 +48,8 @@ from generator.obsidian import (
     wikilink,
     with_block_id,
 )
-from runnable_demos import figures
-from runnable_demos.metrics import Record
+from runnable_demos.lab import figures
+from runnable_demos.lab.metrics import Record
 
 NAME = "vault"
 HOME = f"{addresses.HOME_NOTE}.md"

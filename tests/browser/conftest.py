@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from generator import book, library
+from generator.edition import edition as book
 from generator.exporters import handbook, site
+from generator.library import library
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

@@ -15,8 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from generator import book, export_pages, library
+from generator.edition import edition as book
 from generator.exporters import handbook, site
+from generator.exporters import zensical as export_pages
+from generator.library import library
 from tests import hostile
 from tests.browser.conftest import REPORT, _Quiet, playwright
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from generator import library
-from generator.book import Book, bind
-from runnable_demos.metrics import Kind
+from generator.edition.edition import Book, bind
+from generator.library import library
+from runnable_demos.lab.metrics import Kind
 
 TESTS = Path(__file__).parents[1]
 BASE = TESTS / "library"

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import pytest
 from fontTools.ttLib import TTFont
 
-from generator import assets
-from generator.book import Book, bind
+from generator.edition import assets
+from generator.edition.edition import Book, bind
+from generator.edition.search_data import search_data
+from generator.edition.study_data import study_data
 from generator.exporters import handbook
-from generator.search_data import search_data
-from generator.study_data import study_data
 from tests.exporters.html_tree import Element, read
 
 

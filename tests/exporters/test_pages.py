@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from generator import pages
-from generator.book import Book, shown_value
-from runnable_demos.metrics import Axis, Figure, Kind, Metric, Series
+from generator.edition import pages
+from generator.edition.edition import Book, shown_value
+from runnable_demos.lab.metrics import Axis, Category, Figure, Kind, Metric, Series
 from tests.exporters.conftest import of_kind
 
 BOTH = {"zh": "零", "en": "zero"}
@@ -76,8 +76,8 @@ def test_values_are_shown_with_their_units(found: Metric, zh: str, en: str) -> N
 def test_a_figure_as_a_table_has_a_row_for_each_place() -> None:
     """Series with different places leave cells empty; numbers read as on the axes."""
     series = (
-        Series(BOTH, (1.0, 3.0), (10.0, 30.0)),
-        Series(BOTH, (2.0, 3.0), (0.5, 1234567.0), "theory"),
+        Series("s", BOTH, (1.0, 3.0), (10.0, 30.0)),
+        Series("s", BOTH, (2.0, 3.0), (0.5, 1234567.0), "theory"),
     )
     figure = Figure("f", BOTH, Axis(BOTH), Axis(BOTH), series)
     assert pages.figure_rows(figure) == [
@@ -89,8 +89,13 @@ def test_a_figure_as_a_table_has_a_row_for_each_place() -> None:
 
 def test_a_figure_with_names_on_its_axis_has_them_in_its_table() -> None:
     """Categories count from zero."""
-    axis = Axis(BOTH, categories=({"zh": "甲", "en": "a"}, {"zh": "乙", "en": "b"}))
-    figure = Figure("f", BOTH, axis, Axis(BOTH), (Series(BOTH, (0.0, 1.0), (5.0, 6.0), "bar"),))
+    axis = Axis(
+        BOTH,
+        categories=(Category("a", {"zh": "甲", "en": "a"}), Category("b", {"zh": "乙", "en": "b"})),
+    )
+    figure = Figure(
+        "f", BOTH, axis, Axis(BOTH), (Series("s", BOTH, (0.0, 1.0), (5.0, 6.0), "bar"),)
+    )
     assert pages.figure_rows(figure) == [
         [{"zh": "甲", "en": "a"}, "5"],
         [{"zh": "乙", "en": "b"}, "6"],

@@ -23,8 +23,8 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.exceptions import PluginError
 
-from generator import assets
-from generator.book import Book, bind
+from generator.edition import assets
+from generator.edition.edition import Book, bind
 from generator.exporters import site
 from tests.exporters.html_tree import Element, read
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from generator import library
-from generator.book import Book, bind
+from generator.edition.edition import Book, bind
 from generator.exporters import vault
 from generator.lang import STATE_LABELS, STATE_MARKS, on_one_line
-from runnable_demos.metrics import Kind
+from generator.library import library
+from runnable_demos.lab.metrics import Kind
 from tests.exporters.conftest import of_kind
 
 HARD = r"""---

@@ -1,0 +1,119 @@
+"""Rewrite the numbers of claims from the evidence, and the words of records from their demos.
+
+A number that equals its metric stays as it is printed; another one is printed anew, as precise as
+before, in the same form. All other bytes of a card stay: line ends, byte order mark and spaces too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from generator.cards.model import Card, Claim
+from generator.evidence.evidence import Evidence, judge
+from generator.evidence.quantities import QuantityError, read
+from generator.lines import BYTE_ORDER_MARK
+from generator.problems import Place, Problem
+from runnable_demos.lab import files, records
+from runnable_demos.lab.metrics import Metric
+
+_ROW = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Change:
+    """A number that was rewritten: where its link begins, what was printed, what is now."""
+
+    place: Place
+    before: str
+    after: str
+
+
+def refresh(cards: Mapping[str, Card], evidence: Evidence) -> tuple[list[Change], list[Problem]]:
+    """Rewrite the cards' files, each by one rename; what changed, and what could not be rewritten.
+
+    Claims that no number can put right (no such metric, another unit) are left to ``check``.
+    Raises ``OSError`` where a file cannot be read or written; the others are whole all the same.
+    """
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for card in sorted(cards.values(), key=lambda card: card.path):
+        wanted, found = wanted_changes(card.claims(), evidence)
+        path = Path(card.path)
+        if wanted:
+            raw = path.read_bytes()
+            text, made, missed = rewritten(raw.decode("utf-8"), wanted)
+            if made:
+                files.write(path, text.encode("utf-8"))
+            changes += made
+            problems += [_moved(change) for change in missed]
+        problems += found
+    return sorted(changes), sorted(problems)
+
+
+def reword(evidence: Evidence) -> list[Path]:
+    """Give the records the words that their demos have today; the files that were written.
+
+    Raises ``OSError`` where one cannot be; the others are whole all the same.
+    """
+    for path, record in evidence.reworded.items():
+        records.save(record, path)
+    return list(evidence.reworded)
+
+
+def wanted_changes(
+    claims: Iterable[Claim], evidence: Evidence
+) -> tuple[list[Change], list[Problem]]:
+    """The claims whose number is not what was recorded, and those whose form cannot print it."""
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for claim in claims:
+        verdict = judge(claim, evidence)
+        metric = evidence.metric(claim.demo, claim.metric, claim.device)
+        if not isinstance(verdict, Problem) or verdict.code != "claim-number" or metric is None:
+            continue
+        try:
+            after = _reprinted(claim, metric)
+        except QuantityError as error:
+            hint = "Print the number in another form or unit, by hand."
+            problems.append(Problem(claim.place, "refresh", f"not rewritten: {error}", hint))
+        else:
+            changes.append(Change(claim.place, claim.text, after))
+    return changes, problems
+
+
+def _reprinted(claim: Claim, metric: Metric) -> str:
+    """The claim's text as its record wants it; of a bound, all digits are printed."""
+    if metric.bound is None:
+        return read(claim.text).reprint(metric.value)
+    text = read(claim.text).reprint(metric.bound)
+    if not read(text).is_exactly(metric.bound):
+        raise QuantityError(f"the bound {metric.bound!r} has more digits than “{claim.text}”")
+    return text
+
+
+def rewritten(
+    text: str, changes: Sequence[Change]
+) -> tuple[str, tuple[Change, ...], tuple[Change, ...]]:
+    """``text`` with the changes made, those that were made, and those whose text was not there."""
+    starts = [found.start() for found in _ROW.finditer(text)]
+    made: list[Change] = []
+    missed: list[Change] = []
+    for change in sorted(changes, reverse=True):  # from the end, so that earlier places stay true
+        row = change.place.line - 1
+        start = starts[row] + change.place.column if row < len(starts) else len(text)
+        start += row == 0 and text.startswith(BYTE_ORDER_MARK)
+        if text.startswith(f"[{change.before}](", start - 1):
+            text = text[:start] + change.after + text[start + len(change.before) :]
+            made.append(change)
+        else:
+            missed.append(change)
+    return text, tuple(reversed(made)), tuple(reversed(missed))
+
+
+def _moved(change: Change) -> Problem:
+    message = f"not rewritten: “{change.before}” does not stand here in one piece"
+    hint = f"Write “{change.after}” by hand, with the link's text on one line."
+    return Problem(change.place, "refresh", message, hint)

@@ -1,0 +1,101 @@
+"""Styles, scripts, libraries and the font that pages carry: the same files for site and handbook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from generator.tex import font as math_font
+
+_ROOT = Path(__file__).parents[2]
+OVERRIDES = _ROOT / "site_overrides"
+IN_CHECKOUT = (_ROOT / "pyproject.toml").is_file() and (_ROOT / "Makefile").is_file()
+"""Whether this is the project's own folder, in which `make` works, or an installed package."""
+SITE_CONFIG = _ROOT / "mkdocs.yml" if IN_CHECKOUT else OVERRIDES / "mkdocs.yml"
+"""MkDocs' settings: at the top of a checkout, so that `mkdocs` finds them; in a package, with the theme."""
+_VENDOR = Path(__file__).parents[1] / "vendor"
+
+LIBRARIES = ("minisearch.js", "ts-fsrs.js")
+FONT = "stix-two-math.woff2"
+EARLY = "early.js"
+"""Runs before the first paint, so it stands in the head; all other scripts are deferred."""
+EARLY_PARTS = ("store.js", "early.js")
+THEME_SCRIPTS = ("material.js", "palette.js")
+"""What the theme would write into each page, whose policy lets no script stand there; the first
+is a part of ``EARLY``, the second runs where the body has begun."""
+_FIRST = {"tokens.css": 0, "core.js": 0}
+SITE_ONLY = ("font.css", "material.css", *THEME_SCRIPTS)
+HANDBOOK_ONLY = ("handbook.css", "handbook.js")
+PAGE_SCRIPTS = {"graph.js": ("graph.js",), "study.js": ("progress.js", "study.js")}
+"""Of use on the page of that name alone, each file with its parts; ``main.html`` loads them there."""
+STYLE = "proofdeck.css"
+SCRIPT = "proofdeck.js"
+"""What every page of the site loads, each one file: fewer requests, and better packed."""
+
+
+class MissingAssetsError(Exception):
+    """The libraries and the font are not there; ``hint`` says how to get them."""
+
+    hint = (
+        "Run `make build`, which fetches them once."
+        if IN_CHECKOUT
+        else "Install it again: `python -m pip install --force-reinstall --no-deps proofdeck`."
+    )
+
+
+def styles() -> list[Path]:
+    """All styles, colours first."""
+    return _ordered((OVERRIDES / "styles").glob("*.css"))
+
+
+def scripts() -> list[Path]:
+    """All deferred scripts, the one that the others use first."""
+    return [
+        path
+        for path in _ordered((OVERRIDES / "scripts").glob("*.js"))
+        if path.name not in EARLY_PARTS
+    ]
+
+
+def bundles() -> dict[str, bytes]:
+    """The styles and scripts of the site by address: one of each for all pages, and ``PAGE_SCRIPTS``."""
+    elsewhere = {*HANDBOOK_ONLY, *THEME_SCRIPTS}
+    elsewhere |= {name for parts in PAGE_SCRIPTS.values() for name in parts}
+    material, palette = THEME_SCRIPTS
+    return {
+        STYLE: _joined(path for path in styles() if path.name not in HANDBOOK_ONLY),
+        SCRIPT: _joined(path for path in scripts() if path.name not in elsewhere),
+        EARLY: _scripts(*EARLY_PARTS, material),
+        palette: _scripts(palette),
+        **{name: _scripts(*parts) for name, parts in PAGE_SCRIPTS.items()},
+    }
+
+
+def _scripts(*names: str) -> bytes:
+    return _joined(OVERRIDES / "scripts" / name for name in names)
+
+
+def _joined(paths: Iterable[Path]) -> bytes:
+    return b"\n".join(path.read_bytes() for path in paths)
+
+
+def early_script() -> str:
+    """The scripts for the head, as one."""
+    return _scripts(*EARLY_PARTS).decode()
+
+
+def vendor(name: str) -> Path:
+    """A library or font that set-up has fetched."""
+    path = _VENDOR / name
+    if not path.is_file():
+        raise MissingAssetsError(f"{path} is missing, which every page needs")
+    return path
+
+
+def font(characters: frozenset[str]) -> bytes:
+    """The math font for these characters."""
+    return math_font.cut(vendor(FONT), characters)
+
+
+def _ordered(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: (_FIRST.get(path.name, 1), path.name))

@@ -1,0 +1,301 @@
+"""A library, rendered: what every exporter is given, and what pages say about a card beside its text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from html import escape
+from typing import get_args
+
+from markupsafe import Markup
+
+from generator.cards.model import Card, Citation, Claim, Device, LearningPath, Module
+from generator.evidence.evidence import State, Verdict, judge
+from generator.evidence.quantities import QuantityError, read
+from generator.lang import LANGS, Lang, Text
+from generator.library.library import Library
+from generator.render.html import RenderedCard, evidence_anchor, render
+from generator.render.markup import vouched
+from generator.render.plain_text import RAISED, plain_label
+from generator.tex import font as math_font
+from runnable_demos.lab import figures
+from runnable_demos.lab.metrics import Figure, Metric, Record
+
+_FIGURE_IDS = "pd-figure-id"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One row of the evidence panel: ``anchor`` is what claims in the text link to."""
+
+    anchor: str
+    metric: Metric
+    value: Text
+
+
+@dataclass(frozen=True, slots=True)
+class DemoPanel:
+    """What one demo proves on one card."""
+
+    record: Record
+    stale: bool
+    rows: tuple[MetricRow, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the run."""
+        device = "" if self.record.device == "cpu" else " --device cuda"
+        return f"proofdeck demo run {self.record.demo}{device}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refutation:
+    """What is said elsewhere, what the run found, printed as that is, and what it is about."""
+
+    said: Text
+    found: Text
+    about: Text
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Book:
+    """A library and its cards as HTML, each rendered once."""
+
+    library: Library
+    cards: Mapping[str, RenderedCard]
+
+    @cached_property
+    def formula_characters(self) -> frozenset[str]:
+        """Every character of every formula: what the math font has to draw."""
+        return math_font.characters(
+            html
+            for card in self.cards.values()
+            for half in card.sections.values()
+            for section in half.values()
+            for html in (
+                section.html,
+                *(part for item in section.items for part in (item.title, item.body)),
+            )
+        )
+
+    def panels(self, card: Card) -> tuple[DemoPanel, ...]:
+        """The demos that the claims of ``card`` name, each with the metrics that it claims."""
+        claimed: dict[tuple[str, str], dict[str, Metric]] = {}
+        evidence = self.library.evidence
+        for claim in card.claims():
+            metric = evidence.metric(claim.demo, claim.metric, claim.device)
+            if metric:
+                claimed.setdefault((claim.demo, claim.device), {})[claim.metric] = metric
+        return tuple(
+            DemoPanel(
+                evidence.records[key],
+                key in evidence.stale,
+                tuple(
+                    MetricRow(evidence_anchor(*key[:1], name, key[1]), metric, shown_value(metric))
+                    for name, metric in metrics.items()
+                ),
+            )
+            for key, metrics in claimed.items()
+        )
+
+    def refutations(self, card: Card) -> Iterator[Refutation]:
+        """What ``card`` calls wrong, each once, beside what its demo found."""
+        said = {lang: _refuted(card, lang) for lang in LANGS}
+        for key, first in said[LANGS[0]].items():
+            metric = self.library.evidence.metric(*key)
+            others = [half.get(key, first) for half in said.values()]
+            if metric is None:
+                continue
+            for claims in zip(*others, strict=False):
+                pair = dict(zip(LANGS, claims, strict=True))
+                yield _refutation(pair, metric, evidence_anchor(*key))
+
+    def verdicts(self, card: Card) -> Iterator[Verdict]:
+        """What the evidence says of each claim of ``card`` that holds."""
+        for claim in card.claims():
+            verdict = judge(claim, self.library.evidence)
+            if isinstance(verdict, Verdict):
+                yield verdict
+
+    def tally(self, *cards: Card) -> Mapping[State, int]:
+        """How many different metrics ``cards`` claim or deny, by what became of them; no zeros."""
+        found = {
+            (verdict.state, verdict.record.demo, verdict.record.device, verdict.metric.name)
+            for card in cards
+            for verdict in self.verdicts(card)
+        }
+        counts = Counter(state for state, *_ in found)
+        return {state: counts[state] for state in get_args(State) if counts[state]}
+
+    def proven(self, card: Card) -> int:
+        """How many metrics the card claims that are read off a run, and recomputed on every machine."""
+        tally = self.tally(card)
+        return tally.get("proven", 0) + tally.get("bounded", 0)
+
+    def next_in(self, path: LearningPath, card: str) -> Card | None:
+        """The first written card after ``card`` on ``path``."""
+        if card not in path.cards:
+            return None
+        later = path.cards[path.cards.index(card) + 1 :]
+        return next((self.library.cards[c] for c in later if c in self.library.cards), None)
+
+    def cards_of(self, module: Module) -> tuple[Card, ...]:
+        """The cards of a module, in reading order."""
+        return tuple(card for card in self.library.cards.values() if card.module == module.id)
+
+    def title_of(self, card: str) -> Text:
+        """The title of a card, written or planned."""
+        if card in self.library.cards:
+            return self.library.cards[card].title
+        return self._planned[card]
+
+    @cached_property
+    def _planned(self) -> Mapping[str, Text]:
+        return {
+            planned.id: planned.title
+            for module in self.library.modules.values()
+            for planned in module.planned
+        }
+
+    @property
+    def updated(self) -> date:
+        """The day on which the newest card last changed."""
+        return max(card.updated for card in self.library.cards.values())
+
+    @cached_property
+    def states(self) -> Mapping[State, int]:
+        """In how many places of all cards a number is in each state, both languages counted once."""
+        found = Counter(
+            verdict.state
+            for card in self.library.cards.values()
+            for claim in card.claims_in(LANGS[0])
+            if isinstance(verdict := judge(claim, self.library.evidence), Verdict)
+        )
+        return {state: found[state] for state in get_args(State)}
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """What the home page counts beside the states of numbers: cards, demos and works cited."""
+        cards = self.library.cards.values()
+        claimed = {claim.demo for card in cards for claim in card.claims()}
+        return {
+            "cards": len(cards),
+            "demos": len(self.library.evidence.demos & claimed),
+            "sources": len(
+                {
+                    card.sources[link.source].url
+                    for card in cards
+                    for link in card.links()
+                    if isinstance(link, Citation)
+                }
+            ),
+        }
+
+    def figure(self, record: Record, figure: Figure, lang: str, prefix: str) -> Markup:
+        """The SVG of a figure, drawn once; ``prefix`` begins its ids in this place."""
+        key = (record.demo, record.device, figure.name, lang)
+        if key not in self._drawn:
+            self._drawn[key] = figures.draw(figure, lang, prefix=_FIGURE_IDS)
+        own = escape(f"{prefix}{'-'.join(key)}")
+        return vouched(self._drawn[key].replace(_FIGURE_IDS, own), "drawn")
+
+    @cached_property
+    def _drawn(self) -> dict[tuple[str, ...], str]:
+        return {}
+
+
+def bind(library: Library) -> Book:
+    """Render every card of ``library``."""
+    resolver = _Resolver(library)
+    return Book(library, {name: render(card, resolver) for name, card in library.cards.items()})
+
+
+def printed(claim: Claim) -> str:
+    """A claim's number as its card prints it, in plain characters."""
+    return plain_label(claim.text)
+
+
+def _refuted(card: Card, lang: Lang) -> dict[tuple[str, str, Device], list[Claim]]:
+    """One language's refuted claims by what refutes them, each text once."""
+    found: dict[tuple[str, str, Device], dict[str, Claim]] = {}
+    for claim in card.claims_in(lang):
+        if claim.refuted:
+            texts = found.setdefault((claim.demo, claim.metric, claim.device), {})
+            texts.setdefault(claim.text, claim)
+    return {key: list(texts.values()) for key, texts in found.items()}
+
+
+def _refutation(pair: Mapping[Lang, Claim], metric: Metric, anchor: str) -> Refutation:
+    if isinstance(metric.value, bool):  # what is said is the metric's own sentence
+        return Refutation(metric.label, shown_value(metric), metric.how, anchor)
+    return Refutation(
+        {lang: printed(claim) for lang, claim in pair.items()},
+        {lang: _found(claim, metric) for lang, claim in pair.items()},
+        metric.label,
+        anchor,
+    )
+
+
+def _found(claim: Claim, metric: Metric) -> str:
+    """What the run found, in the unit and to the precision of what is said."""
+    with suppress(QuantityError):
+        return plain_label(read(claim.text).reprint(metric.value))
+    return shown_value(metric)[LANGS[0]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolver:
+    library: Library
+
+    def verdict(self, claim: Claim) -> str:
+        found = judge(claim, self.library.evidence)
+        return found.state if isinstance(found, Verdict) else "stale"
+
+    def is_written(self, card: str) -> bool:
+        return card in self.library.cards
+
+
+def shown_value(metric: Metric) -> Text:
+    """A metric's value as the evidence panel shows it: in full, and in a larger unit where one fits.
+
+    A bounded one stands before its bound, a sampled one before its standard error and, where there is
+    one, the closed form that it is held against.
+    """
+    if isinstance(metric.value, bool):
+        return {"zh": "成立", "en": "holds"} if metric.value else {"zh": "不成立", "en": "fails"}
+    unit = f" {metric.unit}" if metric.unit else ""
+    if metric.error is not None:
+        return _sample(metric, metric.error, unit)
+    text = f"{_number(metric.value)}{unit}"
+    if metric.bound is not None:
+        sign = "≤" if metric.value <= metric.bound else ">"
+        text = f"{_number(metric.value)} {sign} {_number(metric.bound)}{unit}"
+    elif (scale := figures.scale_for([metric.value], metric.unit, binary=True)).worth > 1:
+        text += f" ({scale.number(metric.value)} {scale.unit})"
+    return dict.fromkeys(LANGS, text)
+
+
+def _sample(metric: Metric, error: float, unit: str) -> Text:
+    """``0.4876 ± 0.011 (closed form 0.5)``: two digits of the error, and as many places of the value."""
+    scatter = f"{error:.1e}"
+    places = max(0, 1 - int(scatter.partition("e")[2]))
+    value = f"{metric.value:,.{places}f} ± {float(scatter):,.{places}f}{unit}"
+    if metric.closed_form is None:
+        return dict.fromkeys(LANGS, value)
+    form = _number(metric.closed_form)
+    return {"zh": f"{value}（闭式 {form}）", "en": f"{value} (closed form {form})"}
+
+
+def _number(value: float) -> str:
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.6g}"
+    digits, _, exponent = f"{value:.3g}".partition("e")
+    power = str(int(exponent or 0)).translate(RAISED)
+    return f"10{power}" if digits == "1" else f"{digits}×10{power}"

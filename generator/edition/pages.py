@@ -1,0 +1,360 @@
+"""The pages of a site: their addresses, titles, descriptions, contents and bodies.
+
+A body is finished HTML. MkDocs, Zensical or another builder only puts its theme around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+from markupsafe import Markup
+
+from generator import lang
+from generator.cards import addresses
+from generator.cards.model import Card
+from generator.edition.edition import Book, printed
+from generator.evidence.evidence import Verdict, judge
+from generator.graph import drawing as graph
+from generator.lang import LANGS, Lang, Text
+from generator.render.html import Addresses, localise, source
+from generator.render.markup import in_script, policy, template
+from generator.render.plain_text import plain_text
+from runnable_demos.lab import figures
+from runnable_demos.lab.metrics import Figure
+
+ABOUT: Text = {
+    "zh": "机器学习工程师的双语面试卡片：卡上的每个数字，要么由一段你能重跑的代码算出，要么注明出处。",
+    "en": "Bilingual interview cards for machine-learning engineers. Every number on them is the result "
+    "of a run that you can repeat, or carries its citation.",
+}
+PROMISE: Text = {
+    "zh": "卡片上的每个数字都通向算出它的那次运行，或者注明出处；记号说明它怎样被检查。",
+    "en": "Each number on a card leads to the run that produced it, or to its source; a mark says how it "
+    "is checked.",
+}
+ABOUT_HEADINGS: Mapping[str, Text] = {
+    "marks": {"zh": "数字旁边的记号", "en": "The marks beside the numbers"},
+    "run": {"zh": "不信就自己跑", "en": "Run it yourself"},
+    "records": {"zh": "记录里有什么", "en": "What a record holds"},
+    "limits": {"zh": "它证明不了什么", "en": "What it does not prove"},
+}
+NEWEST = 6
+TOP_CLAIMS = 3
+"""What a card proves, on its module's page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """An entry of a page's table of contents."""
+
+    anchor: str
+    title: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the site; ``address`` is its folder from the root, ``""`` or ``"cards/lora/"``."""
+
+    address: str
+    title: Text
+    description: Text
+    body: Markup
+    updated: date
+    headings: tuple[Heading, ...] = ()
+    in_navigation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SiteAddresses:
+    """Where things are, seen from the page at ``address``."""
+
+    address: str
+    report_url: str = ""
+
+    def _to(self, target: str) -> str:
+        up = "../" * self.address.count("/")
+        return f"{up}{target}" or "./"
+
+    def home(self) -> str:
+        """The home page."""
+        return self._to("")
+
+    def module(self, module: str) -> str:
+        """A module's page."""
+        return self._to(f"{module}/")
+
+    def path(self, path: str) -> str:
+        """A learning path's page."""
+        return self._to(f"{addresses.PATHS}/{path}/")
+
+    def card(self, card: str, anchor: str = "") -> str:
+        """A card's page, or a place on it."""
+        return self._to(card_address(card)) + (f"#{anchor}" if anchor else "")
+
+    def demo(self, demo: str) -> str:
+        """The page with a demo's source."""
+        return self._to(f"{addresses.DEMOS}/{demo}/")
+
+    def report(self, card: Card | None = None) -> str:
+        """Where to report an error, on ``card`` where one is named."""
+        if self.report_url:
+            name, file = (card.id, card_file(card)) if card else ("", "")
+            return self.report_url.replace("{card}", name).replace("{path}", file)
+        return self._to(f"report/?card={card.id}" if card else "report/")
+
+    def name(self, anchor: str) -> str:
+        """Anchors are their own ids: a card has a page to itself."""
+        return anchor
+
+
+def card_address(card: str) -> str:
+    """The address of a card's page, from its id alone."""
+    return f"{addresses.CARDS}/{card}/"
+
+
+def card_file(card: Card) -> str:
+    """Where a card's text stands below the folder of cards, on any machine."""
+    return f"{card.module}/{card.id}.md"
+
+
+def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page]:
+    """Every page of the site: home first, cards in reading order."""
+    sites = partial(SiteAddresses, report_url=report_url)
+    library = book.library
+    yield _page(
+        "home.html",
+        book,
+        sites(""),
+        lang.PAGE_TITLES["home"],
+        ABOUT,
+        in_navigation=True,
+        newest=_newest(book),
+        about=ABOUT,
+    )
+    for module in library.modules.values():
+        if book.cards_of(module):
+            yield _page(
+                "module.html",
+                book,
+                sites(f"{module.id}/"),
+                module.title,
+                module.summary,
+                headings=[
+                    Heading(topic.id, topic.title)
+                    for topic in module.topics.values()
+                    if any(card.topic == topic.id for card in book.cards_of(module))
+                ],
+                in_navigation=True,
+                module=module,
+            )
+    at = sites("graph/")
+    yield _page(
+        "graph.html",
+        book,
+        at,
+        lang.PAGE_TITLES["graph"],
+        lang.PAGE_TITLES["graph"],
+        in_navigation=True,
+        graph=graph.graph_page(library, at.card),
+    )
+    yield _page(
+        "study.html",
+        book,
+        sites("study/"),
+        lang.PAGE_TITLES["study"],
+        lang.PAGE_TITLES["study"],
+        in_navigation=True,
+    )
+    yield _page(
+        "about.html",
+        book,
+        sites("about/"),
+        lang.PAGE_TITLES["about"],
+        PROMISE,
+        headings=[Heading(anchor, title) for anchor, title in ABOUT_HEADINGS.items()],
+        in_navigation=True,
+        titles_of=ABOUT_HEADINGS,
+        states=book.states,
+    )
+    for path in library.paths:
+        yield _page(
+            "path.html",
+            book,
+            sites(f"{addresses.PATHS}/{path.id}/"),
+            path.title,
+            path.summary,
+            path=path,
+        )
+    for card in library.cards.values():
+        yield card_page(book, card, sites(card_address(card.id)))
+    yield from _demo_pages(book, demos, sites)
+    yield _page(
+        "report.html",
+        book,
+        sites("report/"),
+        lang.PAGE_TITLES["report"],
+        lang.PAGE_TITLES["report"],
+    )
+
+
+def card_page(book: Book, card: Card, at: SiteAddresses) -> Page:
+    """The page of one card; its description is its one-sentence answer."""
+    headings = [Heading(name, lang.SECTION_HEADINGS[name]) for name in lang.SECTION_NAMES]
+    headings += [Heading(name, lang.PAGE_TITLES[name]) for name in addresses.EXTRA_ANCHORS]
+    return Page(
+        at.address,
+        card.title,
+        {each: answer(card, each) for each in LANGS},
+        article(book, card, at),
+        card.updated,
+        tuple(headings),
+    )
+
+
+def article(book: Book, card: Card, at: Addresses, *, handbook: bool = False) -> Markup:
+    """A card's article: head, sections, evidence and connections, for a page of its own or the handbook."""
+    return rendered(
+        "card.html",
+        book=book,
+        card=card,
+        at=at,
+        handbook=handbook,
+        neighbourhood=graph.neighbourhood(card, book.library, at.card),
+    )
+
+
+def answer(card: Card, language: Lang) -> str:
+    """The one-sentence answer in plain words."""
+    return plain_text(card.sections[language]["answer"].tokens)
+
+
+def top_claims(book: Book, card: Card) -> Sequence[Text]:
+    """The first things that a card proves, each with the number as the card prints it."""
+    colons = {"zh": "：", "en": ": "}
+    lines: dict[tuple[str, str, str], dict[str, str]] = {}
+    for language in LANGS:
+        for claim in card.claims_in(language):
+            verdict = judge(claim, book.library.evidence)
+            if isinstance(verdict, Verdict) and verdict.state in ("proven", "bounded"):
+                metric, line = (
+                    verdict.metric,
+                    lines.setdefault((claim.demo, claim.metric, claim.device), {}),
+                )
+                number = colons[language] + ("≤ " if metric.reason else "") + printed(claim)
+                said = metric.label[language] + ("" if metric.value is True else number)
+                line.setdefault(language, said)
+    return [line for line in lines.values() if len(line) == len(LANGS)][:TOP_CLAIMS]
+
+
+def report_form(card: Card | None = None) -> str:
+    """What a report of an error holds, begun for one card."""
+    about = f"{card.id} ({card_file(card)}, {card.updated})" if card else ""
+    return f"card: {about}\nwhat it says: \nwhat is true, and how you know: "
+
+
+def redirects(book: Book) -> Iterator[tuple[str, str]]:
+    """Addresses that cards had before, and the pages that stand there now."""
+    for card in book.library.cards.values():
+        for former in card.formerly:
+            here = SiteAddresses(card_address(former)).card(card.id)
+            script = in_script(_REDIRECT)
+            values = {"title": card.title, "here": here, "script": script}
+            yield (
+                card_address(former) + "index.html",
+                rendered("redirect.html", **values, policy=policy([script])),
+            )
+
+
+_REDIRECT = 'location.replace(document.querySelector("a").href + location.search + location.hash)'
+"""Carries the place on the page along, which a refresh would lose."""
+
+
+# --- templates -----------------------------------------------------------------------------------
+
+
+def _page(
+    name: str,
+    book: Book,
+    at: SiteAddresses,
+    title: Text,
+    description: Text,
+    *,
+    headings: Iterable[Heading] = (),
+    in_navigation: bool = False,
+    **values: object,
+) -> Page:
+    body = rendered(name, book=book, at=at, **values)
+    return Page(at.address, title, description, body, book.updated, tuple(headings), in_navigation)
+
+
+def _newest(book: Book) -> list[Card]:
+    # Reading order breaks ties, since the sort is stable.
+    return sorted(book.library.cards.values(), key=lambda card: card.updated, reverse=True)[:NEWEST]
+
+
+def _demo_pages(
+    book: Book, demos: Path | None, sites: Callable[[str], SiteAddresses]
+) -> Iterator[Page]:
+    """A page with the source of each demo that a card rests on."""
+    using: dict[str, list[Card]] = {}
+    for card in book.library.cards.values():
+        for demo in dict.fromkeys(claim.demo for claim in card.claims()):
+            using.setdefault(demo, []).append(card)
+    for demo in sorted(book.library.evidence.demos & using.keys()):
+        record = next(r for (name, _), r in book.library.evidence.records.items() if name == demo)
+        file = (demos or Path()) / f"{demo}.py"
+        text = file.read_text(encoding="utf-8") if demos and file.is_file() else ""
+        yield _page(
+            "demo.html",
+            book,
+            sites(f"{addresses.DEMOS}/{demo}/"),
+            record.title,
+            record.question,
+            record=record,
+            cards=using.get(demo, []),
+            source=source(text, "python"),
+        )
+
+
+def figure_rows(figure: Figure) -> list[list[object]]:
+    """A figure's numbers as a table: its x, then one column a series; empty where a series has no point."""
+    places = list(dict.fromkeys(x for series in figure.series for x in series.x))
+    places.sort()
+    lookup = [dict(zip(series.x, series.y, strict=True)) for series in figure.series]
+
+    across = figures.scale_for(places, figure.x.unit, binary=figure.x.scale == "log2")
+    heights = [y for series in figure.series for y in series.y]
+    along = figures.scale_for(heights, figure.y.unit, binary=figure.y.scale == "log2")
+
+    def named(x: float) -> object:
+        return figure.x.categories[int(x)].label if figure.x.categories else across.show(x)
+
+    return [
+        [named(x), *(along.show(points[x]) if x in points else "" for points in lookup)]
+        for x in places[:MOST_ROWS]
+    ]
+
+
+MOST_ROWS = 80
+"""Rows of a figure's table; a timeline has thousands of points, which nobody reads one by one."""
+
+
+def rendered(template_name: str, **values: object) -> Markup:
+    """One of the shared templates; an exporter's own page is made this way."""
+    return template(template_name, {**_HELPERS, **values})
+
+
+_HELPERS: Mapping[str, object] = {
+    "answer": answer,
+    "card_file": card_file,
+    "figure_rows": figure_rows,
+    "handbook": False,
+    "localise": localise,
+    "report_form": report_form,
+    "top_claims": top_claims,
+}
+"""What templates ask of a card while they write."""

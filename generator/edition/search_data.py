@@ -1,0 +1,83 @@
+"""What the search dialog searches: every card, and every part of it in both languages, as plain text.
+
+The index itself is made in the reader's browser (``site_overrides/scripts/search.js``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from generator.cards.model import Card, Section
+from generator.evidence.evidence import Verdict, judge
+from generator.lang import LANGS, Lang
+from generator.library.library import Library
+from generator.render.plain_text import plain_text
+
+Proof = Literal["proven", "computed", "measured", "stale", "none"]
+Part = list[Any]
+"""``[card's index, section, anchor, language, heading, text]``: a list, for there are thousands."""
+
+
+def search_data(library: Library) -> dict[str, Any]:
+    """The data of the search, ready for JSON: ``search.json`` on the site, inline in the handbook.
+
+    ``modules``: id and title; ``cards``: id, title, aliases, module, difficulty, tags, proof;
+    ``parts``: see ``Part``. The anchor is the section's name, or the id of a
+    follow-up or pitfall.
+    """
+    return {
+        "modules": [
+            {"id": module.id, "title": dict(module.title)} for module in library.modules.values()
+        ],
+        "cards": [_card(card, library) for card in library.cards.values()],
+        "parts": [
+            part
+            for index, card in enumerate(library.cards.values())
+            for part in _parts(index, card)
+        ],
+    }
+
+
+def proof(card: Card, library: Library) -> Proof:
+    """How far the numbers of a card are proven: the weakest of them decides.
+
+    ``computed``: all are recomputed, and some are no readings of a run but computed or sampled.
+    """
+    states = {
+        verdict.state
+        for claim in card.claims()
+        if isinstance(verdict := judge(claim, library.evidence), Verdict)
+    }
+    if not states:
+        return "none"
+    if "stale" in states:
+        return "stale"
+    if "measured" in states:
+        return "measured"
+    return "computed" if states & {"computed", "sampled"} else "proven"
+
+
+def _card(card: Card, library: Library) -> dict[str, Any]:
+    return {
+        "id": card.id,
+        "title": dict(card.title),
+        "aliases": {lang: list(card.aliases.get(lang, ())) for lang in LANGS},
+        "module": card.module,
+        "difficulty": card.difficulty,
+        "tags": list(card.tags),
+        "proof": proof(card, library),
+    }
+
+
+def _parts(index: int, card: Card) -> Iterator[Part]:
+    for lang in LANGS:
+        for section in card.sections[lang].values():
+            yield from _section(index, section, lang)
+
+
+def _section(index: int, section: Section, lang: Lang) -> Iterator[Part]:
+    if not section.items:
+        yield [index, section.name, section.name, lang, "", plain_text(section.tokens)]
+    for item in section.items:
+        yield [index, section.name, item.id, lang, plain_text(item.title), plain_text(item.body)]

@@ -1,0 +1,1 @@
+"""The drawings of which card leads to which."""

@@ -1,0 +1,1 @@
+"""Every card of a base, and how they lead to one another."""

@@ -1,0 +1,318 @@
+"""A card's tokens → HTML, once a card; every output places the same fragments.
+
+Addresses differ from output to output (a site has a page a card, a handbook one page in all), so
+fragments carry two schemes of their own, which ``localise`` turns into what an output needs:
+
+- ``card:ID`` and ``card:ID#ANCHOR`` lead to another card,
+- ``own:ANCHOR`` leads to a place in the same card.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape, unescape
+from typing import Protocol
+
+import nh3
+from markdown_it.token import Token
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from generator.cards.model import (
+    Card,
+    CardLink,
+    Citation,
+    Claim,
+    Given,
+    Item,
+    Link,
+    Section,
+    WebLink,
+)
+from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName
+from generator.line_ends import line_end
+from generator.render.markup import vouched
+from generator.tex.mathml import mathml
+
+
+class Resolver(Protocol):
+    """What a link needs to know of the library, without knowing the library."""
+
+    def verdict(self, claim: Claim) -> str:
+        """What the evidence says of a claim: ``proven``, ``measured``, … ."""
+
+    def is_written(self, card: str) -> bool:
+        """Whether a card exists; a link to a planned one is plain text."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedItem:
+    """A follow-up or a pitfall: ``title`` is inline HTML, ``body`` blocks."""
+
+    id: str
+    title: Markup
+    body: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedSection:
+    """One section in one language: ``items`` holds its follow-ups or pitfalls, ``html`` all else."""
+
+    html: Markup
+    items: tuple[RenderedItem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedCard:
+    """All sections of a card as HTML fragments, in both languages."""
+
+    card: Card
+    sections: Mapping[Lang, Mapping[SectionName, RenderedSection]]
+
+
+def render(card: Card, resolver: Resolver) -> RenderedCard:
+    """Turn each section of ``card`` into sanitised HTML."""
+    return RenderedCard(
+        card,
+        {
+            lang: {
+                name: _section(section, card, lang, resolver)
+                for name, section in card.sections[lang].items()
+            }
+            for lang in LANGS
+        },
+    )
+
+
+class Addresses(Protocol):
+    """Where things stand in one output, seen from one card in it."""
+
+    def card(self, card: str, anchor: str = "") -> str:
+        """The address of a card, or of a place in it."""
+
+    def name(self, anchor: str) -> str:
+        """The id that a place of this card has in the document."""
+
+
+def localise(html: Markup, addresses: Addresses) -> Markup:
+    """Give a fragment the addresses of one output."""
+
+    def address(match: re.Match[str]) -> str:
+        scheme, target = match[1], unescape(match[2])
+        if scheme == "own":
+            found = "#" + addresses.name(target)
+        else:
+            name, _, anchor = target.partition("#")
+            found = addresses.card(name, anchor)
+        return f'href="{escape(found)}"'
+
+    return vouched(_OWN_SCHEMES.sub(address, html), "addressed")
+
+
+_OWN_SCHEMES = re.compile(r'href="(card|own):([^"]*)"')
+
+
+def evidence_anchor(demo: str, metric: str, device: str) -> str:
+    """The id of a metric's row in the evidence panel of a card."""
+    return f"ev-{demo}-{metric}" + ("" if device == "cpu" else f"-{device}")
+
+
+# --- sections ------------------------------------------------------------------------------------
+
+
+def _section(section: Section, card: Card, lang: Lang, resolver: Resolver) -> RenderedSection:
+    writer = _Writer(card, lang, resolver)
+    tokens = _without_lists(section.tokens) if section.name == "pitfalls" else section.tokens
+    return RenderedSection(
+        writer.blocks(tokens), tuple(_item(item, writer) for item in section.items)
+    )
+
+
+def _item(item: Item, writer: _Writer) -> RenderedItem:
+    return RenderedItem(item.id, writer.blocks(item.title), writer.blocks(item.body))
+
+
+def _without_lists(tokens: Iterable[Token]) -> Iterator[Token]:
+    """What stands around the pitfalls, which are the items of the section's lists."""
+    inside = False
+    for token in tokens:
+        inside = inside or (token.level == 0 and token.type in _LISTS)
+        if not inside:
+            yield token
+        if token.level == 0 and token.nesting < 0:
+            inside = False
+
+
+_LISTS = {"bullet_list_open", "ordered_list_open"}
+
+
+class _Writer:
+    """Walks tokens and writes HTML; one card in one language."""
+
+    def __init__(self, card: Card, lang: Lang, resolver: Resolver) -> None:
+        self.card, self.lang, self.resolver = card, lang, resolver
+        self.closing: list[str] = []
+
+    def blocks(self, tokens: Iterable[Token]) -> Markup:
+        """Sanitised HTML of ``tokens``."""
+        return sanitised("".join(self._token(token) for token in tokens))
+
+    def _token(self, token: Token) -> str:
+        if token.type == "inline":
+            return self._inline(token.children or ())
+        method: Callable[[Token], str] | None = getattr(self, f"_{token.type}", None)
+        if method:
+            return method(token)
+        if token.hidden or not token.tag:
+            return ""
+        if token.nesting < 0:
+            return f"</{token.tag}>"
+        attributes = "".join(f' {k}="{escape(str(v))}"' for k, v in token.attrs.items())
+        return f"<{token.tag}{attributes}>"
+
+    def _inline(self, children: Sequence[Token]) -> str:
+        return "".join(
+            line_end(children, index) if child.type == "softbreak" else self._token(child)
+            for index, child in enumerate(children)
+        )
+
+    def _text(self, token: Token) -> str:
+        return escape(token.content, quote=False)
+
+    def _code_inline(self, token: Token) -> str:
+        return f"<code>{escape(token.content, quote=False)}</code>"
+
+    def _math_inline(self, token: Token) -> str:
+        return mathml(token.content)
+
+    def _math_block(self, token: Token) -> str:
+        return f'<div class="pd-math">{mathml(token.content, display=True)}</div>'
+
+    def _fence(self, token: Token) -> str:
+        return code(token.content, token.info.split()[0] if token.info.strip() else "")
+
+    def _code_block(self, token: Token) -> str:
+        return code(token.content, "")
+
+    def _table_open(self, _: Token) -> str:
+        return '<div class="pd-scroll" tabindex="0"><table>'
+
+    def _table_close(self, _: Token) -> str:
+        return "</table></div>"
+
+    def _th_open(self, token: Token) -> str:
+        return _cell("th", token)
+
+    def _td_open(self, token: Token) -> str:
+        return _cell("td", token)
+
+    def _alert_open(self, token: Token) -> str:
+        kind = token.meta["kind"]
+        label = CALLOUT_LABELS[kind][self.lang]
+        return f'<div class="pd-callout" data-kind="{kind}"><p class="pd-callout-title">{label}</p>'
+
+    def _alert_close(self, _: Token) -> str:
+        return "</div>"
+
+    def _link_open(self, token: Token) -> str:
+        opening, closing = self._link(token.meta["link"])
+        self.closing.append(closing)
+        return opening
+
+    def _link_close(self, _: Token) -> str:
+        return self.closing.pop()
+
+    def _link(self, link: Link) -> tuple[str, str]:
+        match link:
+            case Claim():
+                anchor = evidence_anchor(link.demo, link.metric, link.device)
+                verdict = self.resolver.verdict(link)
+                own = escape(f"own:{anchor}")
+                return f'<a class="pd-claim" data-verdict="{verdict}" href="{own}">', "</a>"
+            case Citation():
+                source = self.card.sources[link.source]
+                title = escape(f"{source.title}, {link.where or source.where}")
+                return (
+                    f'<a class="pd-cite" data-source="{escape(link.source)}" title="{title}" '
+                    f'href="{escape(source.url)}">',
+                    "</a>",
+                )
+            case Given():
+                return '<span class="pd-given">', "</span>"
+            case CardLink():
+                if not self.resolver.is_written(link.card):
+                    return '<span class="pd-planned">', "</span>"
+                anchor = f"#{link.anchor}" if link.anchor else ""
+                return f'<a href="{escape(f"card:{link.card}{anchor}")}">', "</a>"
+            case WebLink():
+                return f'<a href="{escape(link.url)}">', "</a>"
+
+
+def _cell(tag: str, token: Token) -> str:
+    align = str(token.attrs.get("style", "")).removeprefix("text-align:")
+    return f'<{tag} align="{align}">' if align else f"<{tag}>"
+
+
+def source(text: str, language: str) -> Markup:
+    """A listing that stands by itself."""
+    return sanitised(code(text, language))
+
+
+def code(text: str, language: str) -> str:
+    """Highlighted code, not yet sanitised; plain where the language is unknown."""
+    try:
+        lexer = get_lexer_by_name(language)
+        inner = highlight(text, lexer, HtmlFormatter(nowrap=True))
+    except ClassNotFound:
+        inner = escape(text, quote=False)
+    return f'<pre class="highlight" tabindex="0"><code>{inner}</code></pre>'
+
+
+# --- sanitising ----------------------------------------------------------------------------------
+
+_MATHML = {
+    "math", "menclose", "merror", "mfrac", "mi", "mmultiscripts", "mn", "mo", "mover", "mpadded",
+    "mphantom", "mprescripts", "mroot", "mrow", "ms", "mspace", "msqrt", "mstyle", "msub",
+    "msubsup", "msup", "mtable", "mtd", "mtext", "mtr", "munder", "munderover", "none",
+}  # fmt: skip
+_HTML = {
+    "a", "blockquote", "br", "code", "del", "div", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol",
+    "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+_MATH_ATTRIBUTES = {
+    "accent", "accentunder", "class", "columnspacing", "depth", "dir", "display", "displaystyle",
+    "fence", "form", "height", "largeop", "linethickness", "lspace", "mathbackground",
+    "mathcolor", "mathsize", "mathvariant", "maxsize", "minsize", "movablelimits", "notation",
+    "rowspacing",
+    "rspace", "scriptlevel", "separator", "stretchy", "style", "symmetric", "voffset", "width",
+}  # fmt: skip
+_CLEANER = nh3.Cleaner(
+    tags=_HTML | _MATHML,
+    attributes={
+        **dict.fromkeys(_MATHML, _MATH_ATTRIBUTES),
+        "a": {"href", "title", "class", "data-verdict", "data-source"},
+        "div": {"class", "data-kind", "tabindex"},
+        "ol": {"start"},
+        "p": {"class"},
+        "pre": {"class", "tabindex"},
+        "span": {"class"},
+        "td": {"align"},
+        "th": {"align"},
+    },
+    filter_style_properties={
+        "border", "border-bottom", "border-left", "border-right", "border-top", "justify-items",
+        "padding-left", "padding-right", "text-align", "width", "white-space", "color",
+    },
+    url_schemes={"http", "https", "mailto", "card", "own"},
+    link_rel=None,
+)  # fmt: skip
+
+
+def sanitised(html: str) -> Markup:
+    """``html`` without anything that a card cannot say: the parser lets none of it through."""
+    return vouched(_CLEANER.clean(html), "sanitised")

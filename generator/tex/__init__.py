@@ -1,0 +1,1 @@
+"""Formulas: their commands, their MathML and their font."""
