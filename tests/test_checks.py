@@ -18,7 +18,8 @@ from generator import checks
 from generator.cards.model import Claim
 from generator.cards.parse import parse
 from generator.checks import blog_source, near_duplicate
-from generator.evidence.evidence import Evidence, Verdict, judge
+from generator.evidence.evidence import Evidence
+from generator.evidence.verdicts import Verdict, judge
 from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS
 from generator.library import library
 from generator.problems import Problem

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from generator.cards.model import Claim, Device
-from generator.evidence.evidence import Evidence, Verdict, judge, load_evidence
+from generator.evidence.evidence import Evidence, load_evidence
+from generator.evidence.verdicts import Verdict, judge
 from generator.problems import Place, Problem
 from runnable_demos.lab import provenance, records
 from runnable_demos.lab.metrics import Kind, Metric, Record, Result, Unit

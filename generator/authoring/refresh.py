@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from generator.cards.model import Card, Claim
-from generator.evidence.evidence import Evidence, judge
+from generator.evidence.evidence import Evidence
 from generator.evidence.quantities import QuantityError, read
+from generator.evidence.verdicts import judge
 from generator.lines import BYTE_ORDER_MARK
 from generator.problems import Place, Problem
 from runnable_demos.lab import files, records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from generator.checks import Base
-from generator.evidence.evidence import judge
+from generator.evidence.verdicts import judge
 from generator.problems import Problem, Severity
 
 CODE = "claim"

@@ -21,7 +21,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from generator.evidence.evidence import Evidence, Key, judge, load_evidence
+from generator.evidence.evidence import Evidence, Key, load_evidence
+from generator.evidence.verdicts import judge
 from generator.lab.comparing import Difference, differences, environment_changes, replay, show
 from generator.lab.runs import SECONDS, Order, RunFailed, run, run_all, this_gpu
 from generator.library.library import PACKAGED_DEMOS, Library, load, own_demos

@@ -6,14 +6,16 @@ import heapq
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import runnable_demos
 from generator import checks, filesystem
 from generator.cards import addresses, parse, syllabus
-from generator.cards.model import Card, CardLink, LearningPath, Module
+from generator.cards.model import Card, CardLink, Claim, LearningPath, Module
 from generator.cards.syllabus import Syllabus
 from generator.evidence.evidence import Evidence, load_evidence
+from generator.evidence.verdicts import Verdict, judge
 from generator.lang import LANGS
 from generator.names import suggest
 from generator.problems import Place, Problem
@@ -45,6 +47,15 @@ class Library:
     unlocks: Mapping[str, tuple[str, ...]]
     backlinks: Mapping[str, tuple[str, ...]]
     evidence: Evidence
+
+    @cached_property
+    def judged(self) -> Mapping[Claim, Verdict | Problem]:
+        """What the evidence says of each claim of the base, judged once for all who ask."""
+        return {
+            claim: judge(claim, self.evidence)
+            for card in self.cards.values()
+            for claim in card.claims()
+        }
 
 
 def load(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from generator.evidence.evidence import State
+from generator.evidence.verdicts import State
 from generator.lang import STATE_MARKS
 from tests.browser.conftest import Open
 
