@@ -13,23 +13,18 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import PurePath
 from typing import TypeVar
-from urllib.parse import unquote
 
 from markdown_it.token import Token
 
-from generator.cards import front_matter, markdown
+from generator.cards import front_matter, links, markdown
 from generator.cards.front_matter import FrontMatter
 from generator.cards.model import (
     Card,
-    CardLink,
     Citation,
-    Claim,
-    Given,
     Item,
     Link,
     Section,
     Source,
-    WebLink,
     place_of,
 )
 from generator.lang import (
@@ -43,12 +38,9 @@ from generator.lang import (
 from generator.lines import Lines
 from generator.names import is_id, suggest, why_no_id
 from generator.problems import Place, Problem
-from generator.web import why_unsound
-from runnable_demos.lab.metrics import DEVICE
 
 Name = TypeVar("Name", bound=str)
 
-_WEB = {"http", "https", "mailto"}
 _COMMENTS = re.compile(r"\s*(?:<!--(?:(?!-->).)*-->\s*)+", re.DOTALL)
 _FILL: Mapping[SectionName, str] = {
     "answer": "Answer in one sentence: at most 60 汉字 or 45 words.",
@@ -59,11 +51,6 @@ _FILL: Mapping[SectionName, str] = {
     "followups": "Ask and answer three to five questions: `### Question <!-- #short-id -->`.",
 }
 _ITEM_ID = re.compile(r"<!--\s*#(\S*)\s*-->")
-_METRIC = re.compile(rf"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)(?:@({DEVICE}))?")
-_LINK_FORMS = (
-    "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `source:KEY`, `given:` "
-    "or an address that begins with `https://`."
-)
 
 
 def parse(text: str, path: str) -> tuple[Card | None, list[Problem]]:
@@ -159,49 +146,10 @@ class _Body:
             hint,
         )
 
-    # Links
-
     def _link(self, token: Token) -> Link:
-        place, text = place_of(token), token.meta["label"]
-        href, title = str(token.attrs["href"]), str(token.attrs.get("title", ""))
-        if not text.strip():
-            self.report(place, "empty-link", "this link has no text", "Write it in the brackets.")
-        scheme, colon, target = href.partition(":")
-        target = unquote(target)
-        match scheme:
-            case "claim" | "wrong":
-                if found := _METRIC.fullmatch(target):
-                    demo, metric, device = found.groups(default="cpu")
-                    return Claim(place, text, demo, metric, device, scheme == "wrong")
-                form = f"`{scheme}:demo_name/metric_name`, with `@h200` behind it for that GPU's record"
-                self.report(
-                    place, "bad-link", f"`{scheme}:{target}` names no metric", f"Write {form}."
-                )
-            case "source":
-                return self._citation(place, text, target, title)
-            case "given":
-                if target:
-                    self.report(place, "bad-link", "nothing follows `given:`", "Write `(given:)`.")
-                return Given(place, text)
-            case "card":
-                card, _, anchor = target.partition("#")
-                return CardLink(place, text, card, anchor)
-            case _ if scheme.lower() in _WEB and colon:
-                if why := why_unsound(href):
-                    self.report(place, "bad-link", f"`{href}` {why}", _LINK_FORMS)
-                return WebLink(place, text, scheme.lower() + href[len(scheme) :])
-            case _:
-                self.report(place, "bad-link", f"`{href}` is no target", _LINK_FORMS)
-        return WebLink(place, text, "")
-
-    def _citation(self, place: Place, text: str, key: str, title: str) -> Citation:
-        source = None
-        if self.values:
-            source = self.values.sources.get(key)
-            if not source:
-                message = f"the front matter declares no source `{key}`"
-                self.report(place, "unknown-source", message, suggest(key, self.values.sources))
-        return Citation(place, text, key, title or (source.where if source else ""))
+        link, found = links.read(token, self.values.sources if self.values else None)
+        self.problems += found
+        return link
 
     # Headings
 
@@ -331,8 +279,8 @@ class _Body:
                 "this follow-up is not answered",
                 "Answer it below, or link to the card that does: `[text](card:ID)`.",
             )
-        links = _links([title, *part.tokens])
-        return Item(name, part.place, (title,), tuple(part.tokens), links)
+        tokens = tuple(part.tokens)
+        return Item(name, part.place, (title,), tokens, _links([title, *tokens]))
 
     def _pitfalls(self, tokens: Sequence[Token], taken: dict[str, Place]) -> Iterator[Item]:
         opened = 0

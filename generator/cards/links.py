@@ -1,0 +1,87 @@
+"""The grammar of links: what stands in the brackets, and where it leads.
+
+===================================  =============================================================
+``[33%](claim:demo/metric)``         a number or truth that the demo's record on the CPU proves;
+                                     ``@h200`` behind the metric asks for the record of that GPU
+``[50%](wrong:demo/metric)``         the same, said elsewhere, and refuted by the record
+``[30%](source:key "Table 5")``      a result of the work that the front matter declares as ``key``;
+                                     the title says where in it, else the work's ``where`` counts
+``[80 GB](given:)``                  a quantity assumed for the argument
+``[text](card:id)``                  another card, or its follow-up or pitfall: ``card:id#item``
+``[text](https://…)``                another site; ``http:`` and ``mailto:`` as well
+===================================  =============================================================
+
+The text is never empty, and nothing else is a link.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from markdown_it.token import Token
+
+from generator.cards.front_matter import SourceEntry
+from generator.cards.model import CardLink, Citation, Claim, Given, Link, WebLink, place_of
+from generator.names import suggest
+from generator.problems import Place, Problem
+from generator.web import why_unsound
+from runnable_demos.lab.metrics import DEVICE
+
+_WEB = {"http", "https", "mailto"}
+_METRIC = re.compile(rf"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)(?:@({DEVICE}))?")
+_FORMS = (
+    "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `source:KEY`, `given:` "
+    "or an address that begins with `https://`."
+)
+
+
+def read(token: Token, sources: Mapping[str, SourceEntry] | None) -> tuple[Link, list[Problem]]:
+    """The link that a ``link_open`` token opens, and what is wrong with it.
+
+    ``sources`` are the works that the front matter declares; ``None`` where it cannot be read.
+    What leads nowhere is a ``WebLink`` without an address.
+    """
+    place, text = place_of(token), token.meta["label"]
+    href, title = str(token.attrs["href"]), str(token.attrs.get("title", ""))
+    scheme, colon, target = href.partition(":")
+    target = unquote(target)
+    link: Link = WebLink(place, text, "")
+    problem: Problem | None = None
+    match scheme:
+        case "claim" | "wrong":
+            if found := _METRIC.fullmatch(target):
+                demo, metric, device = found.groups(default="cpu")
+                link = Claim(place, text, demo, metric, device, scheme == "wrong")
+            else:
+                form = f"`{scheme}:demo_name/metric_name`, with `@h200` behind it for that GPU's record"
+                problem = _bad(place, f"`{scheme}:{target}` names no metric", f"Write {form}.")
+        case "source":
+            source = (sources or {}).get(target)
+            link = Citation(place, text, target, title or (source.where if source else ""))
+            if sources is not None and source is None:
+                message = f"the front matter declares no source `{target}`"
+                problem = Problem(place, "unknown-source", message, suggest(target, sources))
+        case "given":
+            link = Given(place, text)
+            if target:
+                problem = _bad(place, "nothing follows `given:`", "Write `(given:)`.")
+        case "card":
+            card, _, anchor = target.partition("#")
+            link = CardLink(place, text, card, anchor)
+        case _ if scheme.lower() in _WEB and colon:
+            link = WebLink(place, text, scheme.lower() + href[len(scheme) :])
+            if why := why_unsound(href):
+                problem = _bad(place, f"`{href}` {why}", _FORMS)
+        case _:
+            problem = _bad(place, f"`{href}` is no target", _FORMS)
+    problems = [problem] if problem else []
+    if not text.strip():
+        hint = "Write it in the brackets."
+        problems.append(Problem(place, "empty-link", "this link has no text", hint))
+    return link, problems
+
+
+def _bad(place: Place, message: str, hint: str) -> Problem:
+    return Problem(place, "bad-link", message, hint)
