@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from generator import exporters
+from generator import checks, exporters
 from generator.edition.edition import bind
-from generator.library import library
 
 SYLLABLES = ("ra", "mo", "ti", "ke", "lu", "no", "si", "da", "pe", "vo", "ga", "be", "fi", "co")
 WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES]
@@ -70,15 +69,15 @@ def measure(size: int) -> dict[str, float]:
         folder = Path(name)
         write_base(folder / "cards", size)
         with timed("load and check"):
-            found, _ = library.load(folder / "cards")
+            found, _ = checks.load(folder / "cards")
         assert found is not None
         with timed("render"):
-            book = bind(found)
-        for exporter in exporters.discover():
+            edition = bind(found)
+        for exporter in exporters.usual():
             alone = "/" not in exporter.ENTRY
             out = folder / (exporter.ENTRY if alone else exporter.NAME)
             with timed(exporter.NAME):
-                exporter.export(book, out, None)
+                exporter.export(edition, out)
             files = [out] if alone else [file for file in out.rglob("*") if file.is_file()]
             total = sum(file.stat().st_size for file in files)
             costs[f"{exporter.NAME}, KiB"] = total / 1024 / size

@@ -1,11 +1,31 @@
-"""Gives MkDocs the finished pages; all that it knows stands in ``generator.exporters.site``."""
+"""Gives MkDocs the finished pages, whether ``proofdeck build`` or ``mkdocs`` itself is run."""
 
 from __future__ import annotations
 
+import os
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from markupsafe import Markup
+from mkdocs.config.config_options import ExtraScriptValue
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.toc import AnchorLink, TableOfContents
+
+from generator import lang, site_url
+from generator.checks import load
+from generator.edition import assets
+from generator.edition import edition as editions
+from generator.edition.edition import Edition
+from generator.edition.website import Website, is_local, website
+from generator.evidence.verdicts import DRAFTABLE
 from generator.exporters import site
+from generator.render.markup import bilingual, policy
 
+DEMOS = "runnable_demos"
+_SITE = "pd_site"
 _commands: list[str] = []
 
 
@@ -15,38 +35,114 @@ def on_startup(command: str, **_: Any) -> None:
 
 
 def on_config(config: Any) -> Any:
-    """Load the base, and add its navigation, styles and scripts."""
-    return site.configure(config, draft="serve" in _commands)
+    """Load the base, or take what is being exported; add navigation, styles and scripts.
+
+    A preview shows stale and contradicted numbers as stale; what is published has none.
+    """
+    draft = "serve" in _commands
+    made = _website(site.prepared.get() or _load(config, draft), config)
+    config.extra[_SITE] = made
+    config.extra["pd_policy"] = policy(preview=draft)
+    config.extra["pd_ways"] = made.ways()
+    config.nav = list(made.navigation)
+    config.extra_css = [assets.STYLE]
+    config.extra_javascript.clear()
+    script = ExtraScriptValue(assets.SCRIPT)
+    script.defer = True
+    config.extra_javascript.append(script)
+    return config
+
+
+def _load(config: Any, draft: bool) -> Edition:
+    demos: Path | None = Path(config.config_file_path).parent / DEMOS
+    demos = demos if demos and demos.is_dir() else None
+    found, problems = load(Path(os.path.relpath(config.docs_dir)), demos=demos)
+    errors = [
+        problem
+        for problem in problems
+        if problem.severity == "error" and not (draft and problem.code.startswith(DRAFTABLE))
+    ]
+    if errors or found is None:
+        shown = "\n".join(str(problem) for problem in errors)
+        raise PluginError(f"the cards have problems:\n{shown}")
+    return editions.bind(found, demos)
+
+
+def _website(edition: Edition, config: Any) -> Website:
+    report_url = config.extra.get("report_url") or ""
+    if report_url and urlsplit(report_url).scheme not in ("http", "https", "mailto"):
+        raise PluginError(
+            f"report_url in mkdocs.yml is no address that a reader can open: {report_url!r}"
+        )
+    try:
+        if config.site_url:
+            site_url.check(config.site_url)
+        return website(edition, config.site_url or "", report_url)
+    except site_url.SiteUrlError as error:
+        raise PluginError(f"{error}\n  hint: {site_url.HINT}") from None
+    except assets.MissingAssetsError as error:
+        if site.prepared.get():
+            raise
+        raise PluginError(f"{error}\n  hint: {error.hint}") from None
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Put the pages in the place of the raw cards."""
-    return site.files(files, config)
+    made: Website = config.extra[_SITE]
+    theme = [file for file in files if file.src_dir is not None and file.src_dir != config.docs_dir]
+    own = [File.generated(config, path, content="") for path in made.pages]
+    other = [File.generated(config, path, content=content) for path, content in made.files.items()]
+    return Files([*theme, *own, *other])
 
 
 def on_nav(nav: Any, files: Any, **_: Any) -> Any:
-    """Chain the cards in reading order, though they are not in the navigation."""
-    return site.chain(nav, files)
+    """Chain the cards in reading order, which the theme's keys and footer use."""
+    cards = [
+        file.page
+        for file in files.documentation_pages()
+        if file.src_uri.startswith("cards/") and file.page
+    ]
+    for before, after in pairwise(cards):
+        before.next_page, after.previous_page = after, before
+    return nav
 
 
 def on_env(env: Any, **_: Any) -> Any:
-    """Let every template escape what it prints."""
-    site.escape_by_default(env)
+    """Let the theme's templates escape what is not known to be markup, as our own do.
+
+    Neither MkDocs nor the theme does: a description would stand in its attribute as it is written.
+    """
+    env.autoescape = True
     return env
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """The title and description of the page."""
-    site.meta(page, config)
+    """What the theme's templates ask of a page; its body comes later, and is no Markdown."""
+    own = config.extra[_SITE].pages[page.file.src_uri]
+    page.meta = {
+        "title": bilingual(own.title),
+        "description": lang.on_one_line(own.description),
+        "plain": {
+            "title": lang.on_one_line(own.title),
+            "description": lang.on_one_line(own.description),
+        },
+    }
+    if not own.headings:
+        page.meta["hide"] = ["navigation", "toc"]
     return markdown
 
 
-def on_page_content(_: str, page: Any, config: Any, **__: Any) -> str:
-    """The page's own HTML, with its contents list."""
-    return site.content(page, config)
+def on_page_content(_: str, page: Any, config: Any, **__: Any) -> Markup:
+    """The body of a page, and its contents list."""
+    made: Website = config.extra[_SITE]
+    own = made.pages[page.file.src_uri]
+    page.toc = TableOfContents([AnchorLink(bilingual(h.title), h.anchor, 1) for h in own.headings])
+    page.update_date = own.updated.isoformat()
+    return own.body
 
 
 def on_page_context(context: Any, page: Any, **_: Any) -> Any:
-    """Leave out an address that only this machine knows; the sitemap is written by now."""
-    site.forget_local_address(page)
+    """A site that was not told its address has no canonical one; the preview's would mislead."""
+    if is_local(page.canonical_url or ""):
+        page.canonical_url = None
     return context

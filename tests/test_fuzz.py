@@ -21,13 +21,14 @@ from generator import checks, exporters
 from generator.cards import syllabus
 from generator.cards.model import Card
 from generator.cards.parse import parse
+from generator.checks import Base
 from generator.edition.edition import bind
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
 from generator.evidence.evidence import load_evidence
 from generator.exporters import handbook, vault
 from generator.library import library
-from generator.library.library import Library
+from generator.library.library import Contents, Library
 from generator.line_ends import line_end
 from generator.problems import Problem
 from generator.render.html import RenderedCard, render
@@ -98,12 +99,13 @@ def used(text: str) -> None:
         if card is None:
             return
         others = [each for name, each in LOADED.cards.items() if name != card.id]
-        base, found = library.assemble(LOADED.root, PLAN, [*others, card], LOADED.evidence)
-        found = [*found, *checks.run(base)]
+        cards = (*others, card)
+        base = Base(Contents(LOADED.root, PLAN, cards, frozenset(), LOADED.evidence))
+        found = checks.run(base)
         sound(found, text, PATH)
         _drawn(card)
         if not any(problem.severity == "error" for problem in (*problems, *found)):
-            _exported(base)
+            _exported(base.library)
 
 
 def _drawn(card: Card) -> RenderedCard | None:
@@ -122,11 +124,11 @@ def _drawn(card: Card) -> RenderedCard | None:
 
 def _exported(base: Library) -> None:
     assert [each.NAME for each in exporters.discover()]
-    book = bind(base)
-    json.dumps([search_data(base), study_data(base)], allow_nan=False)
+    edition = bind(base)
+    json.dumps([search_data(edition), study_data(edition)], allow_nan=False)
     with tempfile.TemporaryDirectory() as folder:
-        vault.export(book, Path(folder) / "vault", None)
-    assert handbook.make(book).startswith("<!")
+        vault.export(edition, Path(folder) / "vault")
+    assert handbook.make(edition).startswith("<!")
 
 
 # --- what goes in --------------------------------------------------------------------------------

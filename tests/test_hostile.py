@@ -13,11 +13,11 @@ import yaml
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
+from generator import checks
 from generator.cards import front_matter
-from generator.commands import cli
-from generator.edition import edition as book
+from generator import commands
+from generator.edition import edition as editions
 from generator.exporters import vault
-from generator.library import library
 from generator.lines import Lines
 from generator.problems import visible
 from generator.render import markup
@@ -40,9 +40,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def notes(base: Path) -> dict[str, str]:
     """The notes of its vault, by name."""
-    found, _ = library.load(base / "cards", demos=base / "runnable_demos")
+    found, _ = checks.load(base / "cards", demos=base / "runnable_demos")
     assert found
-    vault.export(book.bind(found), base / "vault", None)
+    vault.export(editions.bind(found), base / "vault")
     return {
         file.relative_to(base / "vault").as_posix(): file.read_text(encoding="utf-8")
         for file in (base / "vault").rglob("*.md")
@@ -91,7 +91,7 @@ def test_notes_show_what_was_said(notes: dict[str, str]) -> None:
 
 def test_properties_are_the_texts_that_were_written(base: Path, notes: dict[str, str]) -> None:
     """YAML that breaks nowhere: title and aliases come back equal, but for the joiners."""
-    found, _ = library.load(base / "cards", demos=base / "runnable_demos")
+    found, _ = checks.load(base / "cards", demos=base / "runnable_demos")
     assert found
     for name, card in found.cards.items():
         properties = read(notes[f"{vault.CARDS}/{name}.md"])[0]
@@ -111,7 +111,7 @@ def test_no_text_steers_the_terminal(base: Path, options: list[str]) -> None:
     odd.write_text('---\ntitle: {zh: "a\\e[2J", en: "\u202eb"}\n---\n', encoding="utf-8")
     try:
         done = CliRunner().invoke(
-            cli.app,
+            commands.app(),
             ["check", "--cards", str(base / "cards"), "--demos", str(base / "none"), *options],
         )
     finally:
@@ -180,7 +180,7 @@ def test_names_of_a_record_are_names(tmp_path: Path, name: str, field: str) -> N
     file = evidence / "float_sums.cpu.json"
     file.write_text(records.dumps(changed), encoding="utf-8")
     cards = hostile.DEMOS.parent / "cards"
-    found, problems = library.load(cards, demos=hostile.DEMOS, evidence=evidence)
+    found, problems = checks.load(cards, demos=hostile.DEMOS, evidence=evidence)
     assert found
     assert not found.evidence.records
     codes = [each.code for each in problems if each.place.path == str(file)]

@@ -10,6 +10,7 @@ import pytest
 from generator.cards import prose
 from generator.cards.markdown import parse
 from generator.edition import pages
+from generator.edition.edition import bind
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
 from generator.lang import LANGS
@@ -204,12 +205,13 @@ def test_no_tex_is_left_in_what_is_searched_studied_or_described(real: Library) 
         if own.type in {"text", "code_inline", "fence", "code_block"}
     ]
     said += [text for tex in formulas for text in re.findall(r"\\text\{([^{}]*)\}", tex)]
-    measured = study_data(real)["items"]
+    edition = bind(real)
+    measured = study_data(edition)["items"]
     said += strings([[item.get("of"), item.get("how")] for item in measured])
     tex = commands - OPERATORS - set(re.findall(r"[A-Za-z]+", " ".join(said)))
     assert {"frac", "qquad", "varepsilon", "underbrace"} <= tex
 
-    texts = strings([part[4:] for part in search_data(real)["parts"]])
+    texts = strings([part[4:] for part in search_data(edition)["parts"]])
     texts += strings([[item["ask"], item.get("text")] for item in measured])
     texts += [pages.answer(card, lang) for card in real.cards.values() for lang in LANGS]
     assert len(texts) > 1000

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from generator import checks
 from generator.cards import addresses
-from generator.library import library
 from generator.names import is_id, why_no_id
 from generator.problems import Problem
 
@@ -31,7 +31,7 @@ def replace(base: Path, name: str, old: str, new: str) -> None:
 
 def reserved(base: Path) -> list[Problem]:
     """The problems with names that are taken."""
-    _, problems = library.load(base / "cards", demos=base / "runnable_demos")
+    _, problems = checks.load(base / "cards", demos=base / "runnable_demos")
     return [problem for problem in problems if problem.code == "reserved-id"]
 
 
@@ -110,7 +110,7 @@ def test_names_that_differ_by_case_alone_are_refused(base: Path) -> None:
     shutil.copy(cards / "rounding.md", cards / "rounding.MD")
     (base / "cards" / "Numerics").mkdir()
     shutil.copy(cards / "kahan-sum.md", base / "cards" / "Numerics" / "kahan-sum.md")
-    _, problems = library.load(base / "cards", demos=base / "runnable_demos")
+    _, problems = checks.load(base / "cards", demos=base / "runnable_demos")
     codes = [problem.code for problem in problems]
     assert codes.count("duplicate-id") == 3
     assert codes.count("id-not-file-name") == 1
@@ -127,12 +127,12 @@ def test_the_table_of_addresses_is_what_a_site_has(site: Path) -> None:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of the small base."""
-    from generator.edition import edition as book  # noqa: PLC0415 - drawing is slow to import
+    from generator.edition import edition as editions  # noqa: PLC0415 - drawing is slow to import
     from generator.exporters import site as exporter  # noqa: PLC0415
 
     out = tmp_path_factory.mktemp("site") / "site"
     demos = BASE / "runnable_demos"
-    found, _ = library.load(BASE / "cards", demos=demos)
+    found, _ = checks.load(BASE / "cards", demos=demos)
     assert found is not None
-    exporter.export(book.bind(found), out, demos)
+    exporter.export(editions.bind(found, demos), out)
     return out

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from generator.edition.edition import bind
 from generator.edition.search_data import proof, search_data
 from generator.library.library import Library, load
 
@@ -24,7 +25,7 @@ def library() -> Library:
 
 def test_every_part_of_every_card_is_there(library: Library) -> None:
     """Four sections, each pitfall and each follow-up, in two languages, under the card's own number."""
-    data = search_data(library)
+    data = search_data(bind(library))
     for index, card in enumerate(library.cards.values()):
         items = sum(len(card.sections["zh"][name].items) for name in ("pitfalls", "followups"))
         parts = [part for part in data["parts"] if part[0] == index]
@@ -34,7 +35,7 @@ def test_every_part_of_every_card_is_there(library: Library) -> None:
 
 def test_the_text_is_what_a_reader_sees(library: Library) -> None:
     """No markup, no TeX and no comment is left; the number of a claim is."""
-    data = search_data(library)
+    data = search_data(bind(library))
     index = list(library.cards).index("float-bytes")
     answer = next(p[5] for p in data["parts"] if p[:4] == [index, "answer", "answer", "zh"])
     assert answer == (
@@ -47,7 +48,7 @@ def test_the_text_is_what_a_reader_sees(library: Library) -> None:
 def test_the_weakest_number_decides_the_state_of_proof(library: Library) -> None:
     """A card is proven when all its numbers are; stale evidence shows; no numbers is a state too."""
     card = library.cards["float-bytes"]
-    assert proof(card, library) == "proven"
+    assert proof(card, bind(library)) == "proven"
     key = ("float_sums", "cpu")
     record = library.evidence.records[key]
     weaker = {"computed": {"kind": "computed"}, "measured": {"kind": "measured"}}
@@ -60,11 +61,11 @@ def test_the_weakest_number_decides_the_state_of_proof(library: Library) -> None
         result = replace(record.result, metrics=metrics)
         records = {key: replace(record, result=result)}
         other = replace(library, evidence=replace(library.evidence, records=records))
-        assert proof(card, other) == ("measured" if kind == "measured" else "computed")
+        assert proof(card, bind(other)) == ("measured" if kind == "measured" else "computed")
     stale = replace(library.evidence, stale=frozenset(library.evidence.records))
-    assert proof(card, replace(library, evidence=stale)) == "stale"
+    assert proof(card, bind(replace(library, evidence=stale))) == "stale"
     halves = {
         lang: {name: replace(section, links=()) for name, section in half.items()}
         for lang, half in card.sections.items()
     }
-    assert proof(replace(card, sections=halves), library) == "none"
+    assert proof(replace(card, sections=halves), bind(library)) == "none"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from generator.edition.edition import bind
 from generator.edition.study_data import lead, study_data
 from generator.library.library import Library, load
 
@@ -24,7 +25,7 @@ def library() -> Library:
 @pytest.fixture(scope="module")
 def items(library: Library) -> dict[str, dict[str, Any]]:
     """All items of the small base by id."""
-    found = study_data(library)["items"]
+    found = study_data(bind(library))["items"]
     assert len({item["id"] for item in found}) == len(found)
     return {item["id"]: item for item in found}
 
@@ -55,7 +56,7 @@ def test_former_ids_lead_to_the_cards_that_had_them(library: Library) -> None:
     """Schedules kept under an id that a card had before move to the one that it has."""
     formerly = {old: card.id for card in library.cards.values() for old in card.formerly}
     assert formerly == {"round-off": "rounding"}
-    assert study_data(library)["successors"] == formerly
+    assert study_data(bind(library))["successors"] == formerly
 
 
 def test_numbers_that_are_refuted_or_true_or_false_are_not_asked(

@@ -13,6 +13,7 @@ IN_CHECKOUT = (_ROOT / "pyproject.toml").is_file() and (_ROOT / "Makefile").is_f
 """Whether this is the project's own folder, in which `make` works, or an installed package."""
 SITE_CONFIG = _ROOT / "mkdocs.yml" if IN_CHECKOUT else OVERRIDES / "mkdocs.yml"
 """MkDocs' settings: at the top of a checkout, so that `mkdocs` finds them; in a package, with the theme."""
+FAVICON = OVERRIDES / "favicon.svg"
 _VENDOR = Path(__file__).parents[1] / "vendor"
 
 LIBRARIES = ("minisearch.js", "ts-fsrs.js")

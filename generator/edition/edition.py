@@ -1,4 +1,7 @@
-"""A library, rendered: what every exporter is given, and what pages say about a card beside its text."""
+"""A library, judged and rendered: what every exporter is given, and all that it may read.
+
+Each claim is judged once, by the library; the verdicts, the panels and the texts are here.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,14 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from html import escape
+from pathlib import Path
 from typing import get_args
 
 from markupsafe import Markup
 
 from generator.cards.model import Card, Citation, Claim, Device, LearningPath, Module
-from generator.evidence.evidence import State, Verdict, judge
 from generator.evidence.quantities import QuantityError, read
+from generator.evidence.verdicts import State, Verdict
 from generator.lang import LANGS, Lang, Text
 from generator.library.library import Library
 from generator.render.html import RenderedCard, evidence_anchor, render
@@ -63,11 +67,15 @@ class Refutation:
 
 
 @dataclass(frozen=True)
-class Book:
-    """A library and its cards as HTML, each rendered once."""
+class Edition:
+    """A library and its cards as HTML, each rendered once.
+
+    ``demos`` is the folder with the sources of the demos, where the base has one.
+    """
 
     library: Library
     cards: Mapping[str, RenderedCard]
+    demos: Path | None = None
 
     @cached_property
     def formula_characters(self) -> frozenset[str]:
@@ -115,11 +123,21 @@ class Book:
                 pair = dict(zip(LANGS, claims, strict=True))
                 yield _refutation(pair, metric, evidence_anchor(*key))
 
+    def verdict(self, claim: Claim) -> Verdict | None:
+        """What the evidence says of ``claim``; ``None`` where it cannot stand, as in a draft."""
+        found = self.library.judged[claim]
+        return found if isinstance(found, Verdict) else None
+
+    def state(self, claim: Claim) -> State:
+        """How the number of ``claim`` is marked; what cannot stand, as a draft may hold, is stale."""
+        found = self.verdict(claim)
+        return found.state if found else "stale"
+
     def verdicts(self, card: Card) -> Iterator[Verdict]:
         """What the evidence says of each claim of ``card`` that holds."""
         for claim in card.claims():
-            verdict = judge(claim, self.library.evidence)
-            if isinstance(verdict, Verdict):
+            verdict = self.verdict(claim)
+            if verdict:
                 yield verdict
 
     def tally(self, *cards: Card) -> Mapping[State, int]:
@@ -174,7 +192,7 @@ class Book:
             verdict.state
             for card in self.library.cards.values()
             for claim in card.claims_in(LANGS[0])
-            if isinstance(verdict := judge(claim, self.library.evidence), Verdict)
+            if (verdict := self.verdict(claim))
         )
         return {state: found[state] for state in get_args(State)}
 
@@ -209,10 +227,13 @@ class Book:
         return {}
 
 
-def bind(library: Library) -> Book:
-    """Render every card of ``library``."""
-    resolver = _Resolver(library)
-    return Book(library, {name: render(card, resolver) for name, card in library.cards.items()})
+def bind(library: Library, demos: Path | None = None) -> Edition:
+    """Render every card of ``library``, whose demos stand in ``demos``."""
+    cards: dict[str, RenderedCard] = {}
+    edition = Edition(library, cards, demos)
+    resolver = _Resolver(edition)
+    cards.update({name: render(card, resolver) for name, card in library.cards.items()})
+    return edition
 
 
 def printed(claim: Claim) -> str:
@@ -250,14 +271,13 @@ def _found(claim: Claim, metric: Metric) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Resolver:
-    library: Library
+    edition: Edition
 
     def verdict(self, claim: Claim) -> str:
-        found = judge(claim, self.library.evidence)
-        return found.state if isinstance(found, Verdict) else "stale"
+        return self.edition.state(claim)
 
     def is_written(self, card: str) -> bool:
-        return card in self.library.cards
+        return card in self.edition.library.cards
 
 
 def shown_value(metric: Metric) -> Text:

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
-from pathlib import Path
 
 from markupsafe import Markup
 
 from generator import lang
 from generator.cards import addresses
 from generator.cards.model import Card
-from generator.edition.edition import Book, printed
-from generator.evidence.evidence import Verdict, judge
+from generator.edition.edition import Edition, printed
 from generator.graph import drawing as graph
 from generator.lang import LANGS, Lang, Text
 from generator.render.html import Addresses, localise, source
@@ -121,32 +119,32 @@ def card_file(card: Card) -> str:
     return f"{card.module}/{card.id}.md"
 
 
-def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page]:
+def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
     """Every page of the site: home first, cards in reading order."""
     sites = partial(SiteAddresses, report_url=report_url)
-    library = book.library
+    library = edition.library
     yield _page(
         "home.html",
-        book,
+        edition,
         sites(""),
         lang.PAGE_TITLES["home"],
         ABOUT,
         in_navigation=True,
-        newest=_newest(book),
+        newest=_newest(edition),
         about=ABOUT,
     )
     for module in library.modules.values():
-        if book.cards_of(module):
+        if edition.cards_of(module):
             yield _page(
                 "module.html",
-                book,
+                edition,
                 sites(f"{module.id}/"),
                 module.title,
                 module.summary,
                 headings=[
                     Heading(topic.id, topic.title)
                     for topic in module.topics.values()
-                    if any(card.topic == topic.id for card in book.cards_of(module))
+                    if any(card.topic == topic.id for card in edition.cards_of(module))
                 ],
                 in_navigation=True,
                 module=module,
@@ -154,7 +152,7 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
     at = sites("graph/")
     yield _page(
         "graph.html",
-        book,
+        edition,
         at,
         lang.PAGE_TITLES["graph"],
         lang.PAGE_TITLES["graph"],
@@ -163,7 +161,7 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
     )
     yield _page(
         "study.html",
-        book,
+        edition,
         sites("study/"),
         lang.PAGE_TITLES["study"],
         lang.PAGE_TITLES["study"],
@@ -171,37 +169,37 @@ def pages(book: Book, demos: Path | None, report_url: str = "") -> Iterator[Page
     )
     yield _page(
         "about.html",
-        book,
+        edition,
         sites("about/"),
         lang.PAGE_TITLES["about"],
         PROMISE,
         headings=[Heading(anchor, title) for anchor, title in ABOUT_HEADINGS.items()],
         in_navigation=True,
         titles_of=ABOUT_HEADINGS,
-        states=book.states,
+        states=edition.states,
     )
     for path in library.paths:
         yield _page(
             "path.html",
-            book,
+            edition,
             sites(f"{addresses.PATHS}/{path.id}/"),
             path.title,
             path.summary,
             path=path,
         )
     for card in library.cards.values():
-        yield card_page(book, card, sites(card_address(card.id)))
-    yield from _demo_pages(book, demos, sites)
+        yield card_page(edition, card, sites(card_address(card.id)))
+    yield from _demo_pages(edition, sites)
     yield _page(
         "report.html",
-        book,
+        edition,
         sites("report/"),
         lang.PAGE_TITLES["report"],
         lang.PAGE_TITLES["report"],
     )
 
 
-def card_page(book: Book, card: Card, at: SiteAddresses) -> Page:
+def card_page(edition: Edition, card: Card, at: SiteAddresses) -> Page:
     """The page of one card; its description is its one-sentence answer."""
     headings = [Heading(name, lang.SECTION_HEADINGS[name]) for name in lang.SECTION_NAMES]
     headings += [Heading(name, lang.PAGE_TITLES[name]) for name in addresses.EXTRA_ANCHORS]
@@ -209,21 +207,21 @@ def card_page(book: Book, card: Card, at: SiteAddresses) -> Page:
         at.address,
         card.title,
         {each: answer(card, each) for each in LANGS},
-        article(book, card, at),
+        article(edition, card, at),
         card.updated,
         tuple(headings),
     )
 
 
-def article(book: Book, card: Card, at: Addresses, *, handbook: bool = False) -> Markup:
+def article(edition: Edition, card: Card, at: Addresses, *, handbook: bool = False) -> Markup:
     """A card's article: head, sections, evidence and connections, for a page of its own or the handbook."""
     return rendered(
         "card.html",
-        book=book,
+        edition=edition,
         card=card,
         at=at,
         handbook=handbook,
-        neighbourhood=graph.neighbourhood(card, book.library, at.card),
+        neighbourhood=graph.neighbourhood(card, edition.library, at.card),
     )
 
 
@@ -232,14 +230,14 @@ def answer(card: Card, language: Lang) -> str:
     return plain_text(card.sections[language]["answer"].tokens)
 
 
-def top_claims(book: Book, card: Card) -> Sequence[Text]:
+def top_claims(edition: Edition, card: Card) -> Sequence[Text]:
     """The first things that a card proves, each with the number as the card prints it."""
     colons = {"zh": "：", "en": ": "}
     lines: dict[tuple[str, str, str], dict[str, str]] = {}
     for language in LANGS:
         for claim in card.claims_in(language):
-            verdict = judge(claim, book.library.evidence)
-            if isinstance(verdict, Verdict) and verdict.state in ("proven", "bounded"):
+            verdict = edition.verdict(claim)
+            if verdict and verdict.state in ("proven", "bounded"):
                 metric, line = (
                     verdict.metric,
                     lines.setdefault((claim.demo, claim.metric, claim.device), {}),
@@ -256,9 +254,9 @@ def report_form(card: Card | None = None) -> str:
     return f"card: {about}\nwhat it says: \nwhat is true, and how you know: "
 
 
-def redirects(book: Book) -> Iterator[tuple[str, str]]:
+def redirects(edition: Edition) -> Iterator[tuple[str, str]]:
     """Addresses that cards had before, and the pages that stand there now."""
-    for card in book.library.cards.values():
+    for card in edition.library.cards.values():
         for former in card.formerly:
             here = SiteAddresses(card_address(former)).card(card.id)
             script = in_script(_REDIRECT)
@@ -278,7 +276,7 @@ _REDIRECT = 'location.replace(document.querySelector("a").href + location.search
 
 def _page(
     name: str,
-    book: Book,
+    edition: Edition,
     at: SiteAddresses,
     title: Text,
     description: Text,
@@ -287,30 +285,34 @@ def _page(
     in_navigation: bool = False,
     **values: object,
 ) -> Page:
-    body = rendered(name, book=book, at=at, **values)
-    return Page(at.address, title, description, body, book.updated, tuple(headings), in_navigation)
+    body = rendered(name, edition=edition, at=at, **values)
+    return Page(
+        at.address, title, description, body, edition.updated, tuple(headings), in_navigation
+    )
 
 
-def _newest(book: Book) -> list[Card]:
+def _newest(edition: Edition) -> list[Card]:
     # Reading order breaks ties, since the sort is stable.
-    return sorted(book.library.cards.values(), key=lambda card: card.updated, reverse=True)[:NEWEST]
+    return sorted(edition.library.cards.values(), key=lambda card: card.updated, reverse=True)[
+        :NEWEST
+    ]
 
 
-def _demo_pages(
-    book: Book, demos: Path | None, sites: Callable[[str], SiteAddresses]
-) -> Iterator[Page]:
+def _demo_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iterator[Page]:
     """A page with the source of each demo that a card rests on."""
     using: dict[str, list[Card]] = {}
-    for card in book.library.cards.values():
+    for card in edition.library.cards.values():
         for demo in dict.fromkeys(claim.demo for claim in card.claims()):
             using.setdefault(demo, []).append(card)
-    for demo in sorted(book.library.evidence.demos & using.keys()):
-        record = next(r for (name, _), r in book.library.evidence.records.items() if name == demo)
-        file = (demos or Path()) / f"{demo}.py"
-        text = file.read_text(encoding="utf-8") if demos and file.is_file() else ""
+    for demo in sorted(edition.library.evidence.demos & using.keys()):
+        record = next(
+            r for (name, _), r in edition.library.evidence.records.items() if name == demo
+        )
+        file = edition.demos / f"{demo}.py" if edition.demos else None
+        text = file.read_text(encoding="utf-8") if file and file.is_file() else ""
         yield _page(
             "demo.html",
-            book,
+            edition,
             sites(f"{addresses.DEMOS}/{demo}/"),
             record.title,
             record.question,

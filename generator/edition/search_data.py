@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from generator.cards.model import Card, Section
-from generator.evidence.evidence import Verdict, judge
+from generator.edition.edition import Edition
 from generator.lang import LANGS, Lang
-from generator.library.library import Library
 from generator.render.plain_text import plain_text
 
 Proof = Literal["proven", "computed", "measured", "stale", "none"]
@@ -19,7 +18,7 @@ Part = list[Any]
 """``[card's index, section, anchor, language, heading, text]``: a list, for there are thousands."""
 
 
-def search_data(library: Library) -> dict[str, Any]:
+def search_data(edition: Edition) -> dict[str, Any]:
     """The data of the search, ready for JSON: ``search.json`` on the site, inline in the handbook.
 
     ``modules``: id and title; ``cards``: id, title, aliases, module, difficulty, tags, proof;
@@ -28,27 +27,24 @@ def search_data(library: Library) -> dict[str, Any]:
     """
     return {
         "modules": [
-            {"id": module.id, "title": dict(module.title)} for module in library.modules.values()
+            {"id": module.id, "title": dict(module.title)}
+            for module in edition.library.modules.values()
         ],
-        "cards": [_card(card, library) for card in library.cards.values()],
+        "cards": [_card(card, edition) for card in edition.library.cards.values()],
         "parts": [
             part
-            for index, card in enumerate(library.cards.values())
+            for index, card in enumerate(edition.library.cards.values())
             for part in _parts(index, card)
         ],
     }
 
 
-def proof(card: Card, library: Library) -> Proof:
+def proof(card: Card, edition: Edition) -> Proof:
     """How far the numbers of a card are proven: the weakest of them decides.
 
     ``computed``: all are recomputed, and some are no readings of a run but computed or sampled.
     """
-    states = {
-        verdict.state
-        for claim in card.claims()
-        if isinstance(verdict := judge(claim, library.evidence), Verdict)
-    }
+    states = {verdict.state for verdict in edition.verdicts(card)}
     if not states:
         return "none"
     if "stale" in states:
@@ -58,7 +54,7 @@ def proof(card: Card, library: Library) -> Proof:
     return "computed" if states & {"computed", "sampled"} else "proven"
 
 
-def _card(card: Card, library: Library) -> dict[str, Any]:
+def _card(card: Card, edition: Edition) -> dict[str, Any]:
     return {
         "id": card.id,
         "title": dict(card.title),
@@ -66,7 +62,7 @@ def _card(card: Card, library: Library) -> dict[str, Any]:
         "module": card.module,
         "difficulty": card.difficulty,
         "tags": list(card.tags),
-        "proof": proof(card, library),
+        "proof": proof(card, edition),
     }
 
 

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from generator.cards.model import Card, Claim
-from generator.evidence.evidence import Verdict, judge
+from generator.edition.edition import Edition
 from generator.evidence.quantities import MULTIPLIERS, SYMBOLS, QuantityError, read
 from generator.lang import LANGS, Lang, SectionName
-from generator.library.library import Library
 from generator.render.plain_text import plain_label, plain_text
 
 KINDS: Mapping[SectionName, str] = {"followups": "followup", "pitfalls": "pitfall"}
@@ -24,7 +23,7 @@ _QUOTED = re.compile(r"“[^”]+”|\"[^\"]+\"|「[^」]+」")
 _CLAUSE = re.compile(r".+?(?:[。：；！？]|[.:;!?](?=\s|$))")
 
 
-def study_data(library: Library) -> dict[str, Any]:
+def study_data(edition: Edition) -> dict[str, Any]:
     """The data of study mode, ready for JSON: ``study.json`` on the site, inline in the handbook.
 
     ``items``: ``id`` (``card#item``, or ``card#demo-metric`` for a number), ``kind``
@@ -38,26 +37,29 @@ def study_data(library: Library) -> dict[str, Any]:
     """
     return {
         "modules": [
-            {"id": module.id, "title": dict(module.title)} for module in library.modules.values()
+            {"id": module.id, "title": dict(module.title)}
+            for module in edition.library.modules.values()
         ],
         "paths": [
             {"id": path.id, "title": dict(path.title), "cards": list(path.cards)}
-            for path in library.paths
+            for path in edition.library.paths
         ],
         "cards": {
             card.id: {"title": dict(card.title), "module": card.module, "tags": list(card.tags)}
-            for card in library.cards.values()
+            for card in edition.library.cards.values()
         },
         "successors": {
-            former: card.id for card in library.cards.values() for former in card.formerly
+            former: card.id for card in edition.library.cards.values() for former in card.formerly
         },
-        "items": [item for card in library.cards.values() for item in _items(card, library)],
+        "items": [
+            item for card in edition.library.cards.values() for item in _items(card, edition)
+        ],
         "units": {name: [unit, float(worth)] for name, (unit, worth) in SYMBOLS.items()},
         "multipliers": dict(MULTIPLIERS),
     }
 
 
-def _items(card: Card, library: Library) -> Iterator[dict[str, Any]]:
+def _items(card: Card, edition: Edition) -> Iterator[dict[str, Any]]:
     for section, kind in KINDS.items():
         halves = {lang: card.sections[lang][section].items for lang in LANGS}
         for index, item in enumerate(halves[LANGS[0]]):
@@ -66,7 +68,7 @@ def _items(card: Card, library: Library) -> Iterator[dict[str, Any]]:
                 for lang, items in halves.items()
             }
             yield {"id": f"{card.id}#{item.id}", "kind": kind, "card": card.id, "ask": ask}
-    yield from _numbers(card, library)
+    yield from _numbers(card, edition)
 
 
 def lead(text: str) -> str:
@@ -75,13 +77,13 @@ def lead(text: str) -> str:
     return match[0] if match else text
 
 
-def _numbers(card: Card, library: Library) -> Iterator[dict[str, Any]]:
+def _numbers(card: Card, edition: Edition) -> Iterator[dict[str, Any]]:
     """Each number of a card that a run found again, once, as its first claim in each language prints it."""
     found: dict[str, dict[str, Any]] = {}
     for lang in LANGS:
         for claim in _claims(card, lang):
-            verdict = judge(claim, library.evidence)
-            if not isinstance(verdict, Verdict) or verdict.state not in ASKED:
+            verdict = edition.verdict(claim)
+            if verdict is None or verdict.state not in ASKED:
                 continue
             try:
                 printed = read(claim.text)

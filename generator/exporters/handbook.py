@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from generator.edition import assets, pages
-from generator.edition.edition import Book
+from generator.edition.edition import Edition
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
-from generator.exporters.site import FAVICON
 from generator.graph import drawing as graph
+from generator.lang import Text
 from generator.render.markup import in_script, policy, vouched
 
 NAME = "handbook"
+TITLE: Text = {"zh": "离线手册", "en": "offline handbook"}
+DEFAULT = True
 ENTRY = "handbook.html"
 
 
@@ -46,16 +48,16 @@ class HandbookAddresses:
         return f"{self.own}--{anchor}"
 
 
-def export(book: Book, out: Path, demos: Path | None) -> None:  # noqa: ARG001 - exporters share one signature
+def export(edition: Edition, out: Path) -> None:
     """Write the file ``out``."""
-    out.write_text(make(book), encoding="utf-8")
+    out.write_text(make(edition), encoding="utf-8")
 
 
-def make(book: Book) -> str:
+def make(edition: Edition) -> str:
     """The whole document."""
     articles = (
-        pages.article(book, card, HandbookAddresses(card.id), handbook=True)
-        for card in book.library.cards.values()
+        pages.article(edition, card, HandbookAddresses(card.id), handbook=True)
+        for card in edition.library.cards.values()
     )
     styles = [path for path in assets.styles() if path.name not in assets.SITE_ONLY]
     files = [*(assets.vendor(name) for name in assets.LIBRARIES), *assets.scripts()]
@@ -67,17 +69,17 @@ def make(book: Book) -> str:
     ]
     return pages.rendered(
         "handbook.html",
-        book=book,
+        edition=edition,
         about=pages.ABOUT,
-        favicon=base64.b64encode(FAVICON.encode()).decode(),
-        font=base64.b64encode(assets.font(book.formula_characters)).decode(),
+        favicon=base64.b64encode(assets.FAVICON.read_bytes()).decode(),
+        font=base64.b64encode(assets.font(edition.formula_characters)).decode(),
         policy=policy([early, *scripts], alone=True),
         early=early,
         styles=vouched("\n".join(path.read_text(encoding="utf-8") for path in styles), "ours"),
-        graph=graph.graph_page(book.library, HandbookAddresses().card),
+        graph=graph.graph_page(edition.library, HandbookAddresses().card),
         articles=articles,
-        search=in_script(_json(search_data(book.library))),
-        study=in_script(_json(study_data(book.library))),
+        search=in_script(_json(search_data(edition))),
+        study=in_script(_json(study_data(edition))),
         scripts=scripts,
     )
 

@@ -19,8 +19,8 @@ import yaml
 
 from generator.cards import addresses
 from generator.cards.model import Card, CardLink, Citation, Claim, Given, LearningPath, Link, Module
-from generator.edition.edition import Book, DemoPanel
-from generator.evidence.evidence import State, Verdict, judge
+from generator.edition.edition import DemoPanel, Edition
+from generator.evidence.verdicts import State
 from generator.graph import drawing as graph
 from generator.lang import (
     DIFFICULTY_LABELS,
@@ -52,6 +52,8 @@ from runnable_demos.lab import figures
 from runnable_demos.lab.metrics import Record
 
 NAME = "vault"
+TITLE: Text = {"zh": "Obsidian 库", "en": "Obsidian vault"}
+DEFAULT = True
 HOME = f"{addresses.HOME_NOTE}.md"
 ENTRY = f"{NAME}/{HOME}"
 CARDS, FIGURES = "Cards", "Figures"
@@ -61,38 +63,38 @@ CANVAS_SCALE = 2
 """Cards on a canvas show their text, so they are larger than in the graph of the site."""
 
 
-def export(book: Book, out: Path, demos: Path | None) -> None:  # noqa: ARG001 - sources stay outside
+def export(edition: Edition, out: Path) -> None:
     """Write the vault into ``out``."""
-    for name, text in _notes(book):
+    for name, text in _notes(edition):
         file = out / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(inert(text), encoding="utf-8", newline="\n")
 
 
-def _notes(book: Book) -> Iterator[tuple[str, str]]:
-    yield HOME, _home(book)
-    for module in book.library.modules.values():
-        if book.cards_of(module):
-            yield f"{_module_note(module)}.md", _module(book, module)
-    for path in book.library.paths:
-        yield f"{_path_note(path)}.md", _path(book, path)
-    for card in book.library.cards.values():
-        yield f"{CARDS}/{card.id}.md", _CardNote(book, card).text()
-    yield CANVAS, _canvas(book)
+def _notes(edition: Edition) -> Iterator[tuple[str, str]]:
+    yield HOME, _home(edition)
+    for module in edition.library.modules.values():
+        if edition.cards_of(module):
+            yield f"{_module_note(module)}.md", _module(edition, module)
+    for path in edition.library.paths:
+        yield f"{_path_note(path)}.md", _path(edition, path)
+    for card in edition.library.cards.values():
+        yield f"{CARDS}/{card.id}.md", _CardNote(edition, card).text()
+    yield CANVAS, _canvas(edition)
     yield BASE, _base()
-    for record in _claimed(book):
+    for record in _claimed(edition):
         for figure in record.result.figures:
             for lang in LANGS:
                 name = _figure_file(record, figure.name, lang)
-                yield name, figures.as_file(book.figure(record, figure, lang, "f"))
+                yield name, figures.as_file(edition.figure(record, figure, lang, "f"))
 
 
-def _claimed(book: Book) -> Iterable[Record]:
+def _claimed(edition: Edition) -> Iterable[Record]:
     """Each record that a card rests on, once."""
     found = {
         (panel.record.demo, panel.record.device): panel.record
-        for card in book.library.cards.values()
-        for panel in book.panels(card)
+        for card in edition.library.cards.values()
+        for panel in edition.panels(card)
     }
     return found.values()
 
@@ -136,10 +138,10 @@ def _properties(values: Mapping[str, str | int | date | Sequence[str]]) -> str:
     return f"---\n{text}---"
 
 
-def _card_link(book: Book, name: str, *, table: bool = False) -> str:
+def _card_link(edition: Edition, name: str, *, table: bool = False) -> str:
     """A link to a card; a planned one is its title."""
-    title = escaped(on_one_line(book.title_of(name)), table=table)
-    if name in book.library.cards:
+    title = escaped(on_one_line(edition.title_of(name)), table=table)
+    if name in edition.library.cards:
         return link(name, "", title, table=table)
     return f"{title} ({_say('待写', 'planned')})"
 
@@ -149,7 +151,7 @@ def _card_link(book: Book, name: str, *, table: bool = False) -> str:
 
 @dataclass(frozen=True)
 class _CardNote:
-    book: Book
+    edition: Edition
     card: Card
 
     def text(self) -> str:
@@ -174,10 +176,10 @@ class _CardNote:
                 "topic": on_one_line(self._home.topics[card.topic].title),
                 "difficulty": card.difficulty,
                 "updated": card.updated,
-                "proven": self.book.proven(card),
+                "proven": self.edition.proven(card),
                 **{
                     state: count
-                    for state, count in self.book.tally(card).items()
+                    for state, count in self.edition.tally(card).items()
                     if state not in ("proven", "bounded")
                 },
                 "prerequisites": self._links(card.prerequisites),
@@ -187,13 +189,13 @@ class _CardNote:
 
     @property
     def _home(self) -> Module:
-        return self.book.library.modules[self.card.module]
+        return self.edition.library.modules[self.card.module]
 
     def _links(self, names: Iterable[str]) -> list[str]:
         return [
-            wikilink(name, on_one_line(self.book.title_of(name)))
+            wikilink(name, on_one_line(self.edition.title_of(name)))
             for name in names
-            if name in self.book.library.cards
+            if name in self.edition.library.cards
         ]
 
     def _half(self, lang: Lang) -> Iterator[str]:
@@ -209,10 +211,10 @@ class _CardNote:
                 yield with_block_id(block, addresses.block(item.id, lang))
 
     def _link_writer(self, lang: Lang) -> _LinkWriter:
-        return _LinkWriter(self.book, self.card, lang)
+        return _LinkWriter(self.edition, self.card, lang)
 
     def _evidence(self) -> Iterator[str]:
-        for panel in self.book.panels(self.card):
+        for panel in self.edition.panels(self.card):
             record = panel.record
             yield f"## {escaped(on_one_line(record.title))}"
             yield paragraph(on_one_line(record.question))
@@ -229,7 +231,7 @@ class _CardNote:
             yield self._run(record)
             yield f"```sh\n{panel.command}\n```"
             yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
-        if refutations := list(self.book.refutations(self.card)):
+        if refutations := list(self.edition.refutations(self.card)):
             yield f"## {_say('说法与运行结果', 'What is said, and what the run found')}"
             yield "\n".join(
                 [
@@ -261,7 +263,7 @@ class _CardNote:
         return "\n".join(f"- {name}: {escaped(found)}" for name, found in facts if found)
 
     def _connections(self) -> Iterator[str]:
-        library, card = self.book.library, self.card
+        library, card = self.edition.library, self.card
         groups = [
             (_say("先读", "Read first"), card.prerequisites),
             (_say("之后可读", "Unlocks"), library.unlocks.get(card.id, ())),
@@ -269,14 +271,14 @@ class _CardNote:
             (_say("提到这张卡的", "Mentioned by"), library.backlinks.get(card.id, ())),
         ]
         lines = [
-            f"- {label}: " + "; ".join(_card_link(self.book, name) for name in names)
+            f"- {label}: " + "; ".join(_card_link(self.edition, name) for name in names)
             for label, names in groups
             if names
         ]
         for path in library.paths:
-            if later := self.book.next_in(path, card.id):
+            if later := self.edition.next_in(path, card.id):
                 here = link(_path_note(path), "", escaped(on_one_line(path.title)))
-                lines.append(f"- {here} → {_card_link(self.book, later.id)}")
+                lines.append(f"- {here} → {_card_link(self.edition, later.id)}")
         yield "\n".join(lines)
 
 
@@ -309,7 +311,7 @@ def _metrics(panel: DemoPanel) -> str:
 class _LinkWriter:
     """Writes the links of one language of a card, see ``obsidian.LinkWriter``."""
 
-    book: Book
+    edition: Edition
     card: Card
     lang: Lang
 
@@ -318,14 +320,13 @@ class _LinkWriter:
             case Claim():
                 target = f"#^{_evidence_id(found.demo, found.device)}"
                 shown = link("", target, label, table=table)
-                verdict = judge(found, self.book.library.evidence)
-                state = verdict.state if isinstance(verdict, Verdict) else "stale"
+                state = self.edition.state(found)
                 # A tick behind every other word would say nothing: what has no mark is proven.
                 return {"proven": shown, "refuted": f"~~{shown}~~"}.get(
                     state, shown + STATE_MARKS[state]
                 )
             case CardLink():
-                if found.card not in self.book.library.cards:
+                if found.card not in self.edition.library.cards:
                     return label
                 block = f"#^{addresses.block(found.anchor, self.lang)}" if found.anchor else ""
                 return link(found.card, block, label, table=table)
@@ -347,8 +348,8 @@ def _url(address: str) -> str:
 # --- other notes ---------------------------------------------------------------------------------
 
 
-def _home(book: Book) -> str:
-    counts = book.counts
+def _home(edition: Edition) -> str:
+    counts = edition.counts
     lines = [
         f"# {_say('每个数字都跑得出来', 'Every number runs')}",
         "\n".join(
@@ -356,22 +357,22 @@ def _home(book: Book) -> str:
                 f"- {_say('卡片', 'cards')}: {counts['cards']}",
                 *(
                     f"- {_state(state)}: {count}"
-                    for state, count in book.tally(*book.library.cards.values()).items()
+                    for state, count in edition.tally(*edition.library.cards.values()).items()
                 ),
                 f"- {_say('演示', 'demos')}: {counts['demos']}",
                 f"- {_say('文献', 'works cited')}: {counts['sources']}",
             ]
         ),
     ]
-    if book.library.paths:
+    if edition.library.paths:
         lines += [
             f"## {_say('从哪里开始', 'Where to begin')}",
             "\n".join(
                 f"- {link(_path_note(path), '', escaped(on_one_line(path.title)))}"
-                for path in book.library.paths
+                for path in edition.library.paths
             ),
         ]
-    lines += [f"## {_say('模块', 'Modules')}", "\n".join(_module_lines(book))]
+    lines += [f"## {_say('模块', 'Modules')}", "\n".join(_module_lines(edition))]
     lines += [f"![[{BASE}]]", f"- [[{CANVAS}]]"]
     return "\n\n".join(lines) + "\n"
 
@@ -382,9 +383,9 @@ def _state(state: State) -> str:
     return on_one_line(STATE_LABELS[state]) + mark
 
 
-def _module_lines(book: Book) -> Iterator[str]:
-    for module in book.library.modules.values():
-        number = len(book.cards_of(module))
+def _module_lines(edition: Edition) -> Iterator[str]:
+    for module in edition.library.modules.values():
+        number = len(edition.cards_of(module))
         name = escaped(f"{module.code} {on_one_line(module.title)}")
         if number:
             yield f"- {link(_module_note(module), '', name)}: {number}"
@@ -392,7 +393,7 @@ def _module_lines(book: Book) -> Iterator[str]:
             yield f"- {name} ({_say('待写', 'planned')})"
 
 
-def _module(book: Book, module: Module) -> str:
+def _module(edition: Edition, module: Module) -> str:
     parts = [
         _properties(
             {
@@ -404,14 +405,14 @@ def _module(book: Book, module: Module) -> str:
     ]
     heads = [_say("卡片", "Card"), _say("难度", "Level"), _say("有证明的数字", "Numbers proven")]
     for topic in module.topics.values():
-        cards = [card for card in book.cards_of(module) if card.topic == topic.id]
+        cards = [card for card in edition.cards_of(module) if card.topic == topic.id]
         if cards:
             rows = [
                 row(
                     [
-                        _card_link(book, card.id, table=True),
+                        _card_link(edition, card.id, table=True),
                         on_one_line(DIFFICULTY_LABELS[card.difficulty]),
-                        str(book.proven(card)),
+                        str(edition.proven(card)),
                     ]
                 )
                 for card in cards
@@ -426,13 +427,15 @@ def _module(book: Book, module: Module) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _path(book: Book, path: LearningPath) -> str:
+def _path(edition: Edition, path: LearningPath) -> str:
     parts = [
         _properties(
             {"title": on_one_line(path.title), "aliases": list(dict.fromkeys(path.title.values()))}
         ),
         "\n\n".join(paragraph(path.summary[lang]) for lang in LANGS),
-        "\n".join(f"{n}. {_card_link(book, name)}" for n, name in enumerate(path.cards, start=1)),
+        "\n".join(
+            f"{n}. {_card_link(edition, name)}" for n, name in enumerate(path.cards, start=1)
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -440,9 +443,9 @@ def _path(book: Book, path: LearningPath) -> str:
 # --- canvas and base -----------------------------------------------------------------------------
 
 
-def _canvas(book: Book) -> str:
+def _canvas(edition: Edition) -> str:
     """The graph of prerequisites as JSON Canvas 1.0: modules as groups, cards as files."""
-    placed = graph.place(book.library)
+    placed = graph.place(edition.library)
 
     def frame(x: float, y: float, width: float, height: float) -> dict[str, int]:
         sides = {"x": x, "y": y, "width": width, "height": height}
@@ -474,7 +477,7 @@ def _canvas(book: Book) -> str:
             "toNode": after,
             "toSide": "left",
         }
-        for after, card in book.library.cards.items()
+        for after, card in edition.library.cards.items()
         for before in dict.fromkeys(card.prerequisites)
         if before in placed.nodes
     ]

@@ -10,9 +10,10 @@ from pathlib import Path
 import yaml
 from markupsafe import escape
 
+from generator import site_url
 from generator.edition import assets, pages
-from generator.edition.edition import Book
-from generator.exporters import site
+from generator.edition.edition import Edition
+from generator.edition.website import Website, website
 from generator.lang import Text, on_one_line
 from generator.render.markup import policy
 
@@ -20,16 +21,26 @@ _PRE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 _BLANK_LINES = re.compile(r"\n\s*\n+")
 
 
-def export(book: Book, out: Path, demos: Path | None, site_url: str = "") -> None:
-    """Write ``docs/``, ``theme/`` and a ``mkdocs.yml`` into ``out``: ``zensical build`` does the rest."""
-    made = site.make(book, demos, site_url)
+NAME = "zensical"
+TITLE: Text = {"zh": "供 Zensical 用的页面", "en": "pages for Zensical"}
+DEFAULT = False
+ENTRY = "zensical/mkdocs.yml"
+
+
+def export(edition: Edition, out: Path) -> None:
+    """Write ``docs/``, ``theme/`` and a ``mkdocs.yml`` into ``out``: ``zensical build`` does the rest.
+
+    Their address is that of the environment: see ``site_url``.
+    """
+    address = site_url.read()
+    made = website(edition, address)
     docs = out / "docs"
     for path, page in made.pages.items():
         _write(docs / path, page_file(page).encode())
     for path, content in made.files.items():
         _write(docs / path, content)
     shutil.copytree(assets.OVERRIDES / "theme", out / "theme")
-    _write(out / "mkdocs.yml", _config(made, site_url).encode())
+    _write(out / "mkdocs.yml", _config(made, address).encode())
 
 
 def page_file(page: pages.Page) -> str:
@@ -48,24 +59,22 @@ def _html(text: Text) -> str:
     return str(escape(on_one_line(text)))
 
 
-def _config(made: site.Site, site_url: str) -> str:
+def _config(made: Website, address: str) -> str:
     """Our ``mkdocs.yml`` without the hook, and with what the hook would have added."""
     text = assets.SITE_CONFIG.read_text(encoding="utf-8").replace("!ENV ", "")
     config = yaml.safe_load(text)
     config.pop("hooks")
     config.pop("watch")
-    config["site_url"] = site_url or config["site_url"][-1]
+    config["site_url"] = address or config["site_url"][-1]
     config["docs_dir"] = "docs"
     config["theme"]["custom_dir"] = "theme"
     config["theme"].pop("language")
-    config["nav"] = [
-        {_html(page.title): path} for path, page in made.pages.items() if page.in_navigation
-    ]
+    config["nav"] = [{_html(page.title): path} for path, page in made.navigation.items()]
     config["extra_css"] = [assets.STYLE]
     config["extra_javascript"] = [{"path": assets.SCRIPT, "defer": True}]
     config["extra"]["pd_policy"] = policy()
     config["markdown_extensions"] = []  # those that it has unasked read files into pages
-    config["extra"]["pd_ways"] = site.ways(made)
+    config["extra"]["pd_ways"] = made.ways()
     return yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from generator.edition import edition as book
+from generator.edition import edition as editions
 from generator.exporters import handbook, site
 from generator.library import library
 
@@ -61,9 +61,9 @@ def built(chromium: object, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     demos = ROOT / "runnable_demos"
     found, _ = library.load(ROOT / "cards", demos=demos)
     assert found
-    content = book.bind(found)
-    site.export(content, out / "site", demos)
-    handbook.export(content, out / "handbook.html", demos)
+    content = editions.bind(found, demos)
+    site.export(content, out / "site")
+    handbook.export(content, out / "handbook.html")
     handler = functools.partial(_Quiet, directory=str(out / "site"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from generator.edition import edition as book
-from generator.exporters import handbook, site
-from generator.exporters import zensical as export_pages
+from generator.edition import edition as editions
+from generator.exporters import handbook, site, zensical
 from generator.library import library
 from tests import hostile
 from tests.browser.conftest import REPORT, _Quiet, playwright
@@ -106,11 +105,10 @@ def outputs(chromium: object, tmp_path_factory: pytest.TempPathFactory) -> Itera
     found, _ = library.load(folder / "cards", demos=folder / "runnable_demos")
     assert found
     assert len(found.cards) == 2
-    content = book.bind(found)
-    shown = folder / "shown"
-    site.export(content, folder / "site", shown)
-    handbook.export(content, folder / "handbook.html", shown)
-    export_pages.export(content, folder / "pages", shown)
+    content = editions.bind(found, folder / "shown")
+    site.export(content, folder / "site")
+    handbook.export(content, folder / "handbook.html")
+    zensical.export(content, folder / "pages")
     done = subprocess.run(
         [Path(sys.executable).with_name("zensical"), "build", "-f", "mkdocs.yml"],
         cwd=folder / "pages",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from generator.edition.edition import Book, bind
-from generator.library import library
+from generator import checks
+from generator.edition.edition import Edition, bind
 from runnable_demos.lab.metrics import Kind
 
 TESTS = Path(__file__).parents[1]
@@ -26,12 +26,12 @@ def demos() -> Path:
 
 
 @pytest.fixture(scope="session")
-def book(demos: Path) -> Book:
+def edition(demos: Path) -> Edition:
     """The small base, rendered."""
-    found, problems = library.load(BASE / "cards", demos=demos)
+    found, problems = checks.load(BASE / "cards", demos=demos)
     assert found is not None
     assert not problems
-    return bind(found)
+    return bind(found, demos)
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def _texts(folder: Path) -> dict[str, str]:
 WORDS = {"zh": "零", "en": "zero"}
 
 
-def of_kind(book: Book, kind: Kind) -> Book:
-    """The same book, had its demo told every number as of ``kind``; truth values stay as they are."""
+def of_kind(edition: Edition, kind: Kind) -> Edition:
+    """The same edition, had its demo told every number as of ``kind``; truth values stay as they are."""
     key = ("float_sums", "cpu")
-    record = book.library.evidence.records[key]
+    record = edition.library.evidence.records[key]
     errors = {"bounded": {"bound": 1e9, "reason": WORDS}, "sampled": {"error": 1e-9}}
     plain: dict[str, Any] = {"bound": None, "reason": None, "error": None, "closed_form": None}
     metrics = tuple(
@@ -72,5 +72,5 @@ def of_kind(book: Book, kind: Kind) -> Book:
         for m in record.result.metrics
     )
     other = replace(record, result=replace(record.result, metrics=metrics))
-    evidence = replace(book.library.evidence, records={key: other})
-    return bind(replace(book.library, evidence=evidence))
+    evidence = replace(edition.library.evidence, records={key: other})
+    return bind(replace(edition.library, evidence=evidence), edition.demos)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from generator.edition import pages
-from generator.edition.edition import Book, shown_value
+from generator.edition.edition import Edition, shown_value
 from runnable_demos.lab.metrics import Axis, Category, Figure, Kind, Metric, Series
 from tests.exporters.conftest import of_kind
 
@@ -18,10 +18,10 @@ BOTH = {"zh": "零", "en": "zero"}
 
 
 def test_the_pages_of_the_small_base(
-    book: Book, demos: Path, tmp_path: Path, golden: Callable[[str, Path], None]
+    edition: Edition, demos: Path, tmp_path: Path, golden: Callable[[str, Path], None]
 ) -> None:
     """Each body without its drawings, a line an element, below its address."""
-    for page in pages.pages(book, demos):
+    for page in pages.pages(edition):
         body = re.sub(r"<svg.*?</svg>", "<svg/>", page.body, flags=re.DOTALL)
         body = re.sub(
             r"\s*(<(?:section|article|header|div|table|tr|p|h\d|li|ul|ol|dl|nav))", r"\n\1", body
@@ -32,15 +32,15 @@ def test_the_pages_of_the_small_base(
     golden("pages", tmp_path)
 
 
-def test_a_base_that_names_an_address_links_to_it(book: Book, demos: Path) -> None:
+def test_a_base_that_names_an_address_links_to_it(edition: Edition, demos: Path) -> None:
     """Each card and the page of reports lead there, with the card filled in; without one they lead to the page."""
     named = "https://example.org/new?title={card}&file={path}"
-    found = {page.address: page.body for page in pages.pages(book, demos, named)}
+    found = {page.address: page.body for page in pages.pages(edition, named)}
     filled = "https://example.org/new?title=kahan-sum&amp;file=numerics/kahan-sum.md"
     assert f'href="{filled}"' in found["cards/kahan-sum/"]
     assert 'href="https://example.org/new?title=&amp;file="' in found["report/"]
     assert "{card}&amp;file={path}" in found["report/"], "the page's script fills it in"
-    without = {page.address: page.body for page in pages.pages(book, demos)}
+    without = {page.address: page.body for page in pages.pages(edition)}
     assert 'href="../../report/?card=kahan-sum"' in without["cards/kahan-sum/"]
     assert "data-pd-report-to" not in without["report/"]
 
@@ -102,12 +102,12 @@ def test_a_figure_with_names_on_its_axis_has_them_in_its_table() -> None:
     ]
 
 
-def test_what_is_refuted_is_printed_as_it_is_said(book: Book) -> None:
+def test_what_is_refuted_is_printed_as_it_is_said(edition: Edition) -> None:
     """The measured number has the unit and the precision of the one that it refutes."""
-    card = book.library.cards["float-bytes"]
-    (found,) = book.refutations(card)
+    card = edition.library.cards["float-bytes"]
+    (found,) = edition.refutations(card)
     assert (found.said, found.found) == ({"zh": "4 B", "en": "4 B"}, {"zh": "8 B", "en": "8 B"})
-    truths = list(book.refutations(book.library.cards["rounding"]))
+    truths = list(edition.refutations(edition.library.cards["rounding"]))
     assert [each.said["en"] for each in truths] == [
         "the naive sum is exact",
         "0.1 is stored exactly",
@@ -116,29 +116,29 @@ def test_what_is_refuted_is_printed_as_it_is_said(book: Book) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sampled", "measured", "computed"])
-def test_only_what_is_read_off_a_run_counts_as_proven(book: Book, kind: Kind) -> None:
+def test_only_what_is_read_off_a_run_counts_as_proven(edition: Edition, kind: Kind) -> None:
     """On the home page, the card, the module's list and the about page the kind has its own count."""
-    card = book.library.cards["float-bytes"]
+    card = edition.library.cards["float-bytes"]
     numbers = {c.metric for c in card.claims() if not c.refuted}
-    assert book.tally(card) == {"proven": len(numbers), "refuted": 1}
-    other = of_kind(book, kind)
+    assert edition.tally(card) == {"proven": len(numbers), "refuted": 1}
+    other = of_kind(edition, kind)
     assert other.tally(card) == {kind: len(numbers), "refuted": 1}
     assert other.proven(card) == 0
-    assert pages.top_claims(book, card)
+    assert pages.top_claims(edition, card)
     assert not pages.top_claims(other, card)
-    assert other.states["proven"] < book.states["proven"]
+    assert other.states["proven"] < edition.states["proven"]
     assert other.states[kind] > 0
     body = pages.card_page(other, card, pages.SiteAddresses("cards/float-bytes/")).body
     assert f'class="pd-claim" data-verdict="{kind}"' in body
     assert f'<tr id="ev-float_sums-bytes_per_number" data-kind="{kind}">' in body
 
 
-def test_what_is_refuted_is_not_proven(book: Book) -> None:
+def test_what_is_refuted_is_not_proven(edition: Edition) -> None:
     """A card that only refutes proves nothing."""
-    card = book.library.cards["rounding"]
+    card = edition.library.cards["rounding"]
     refuted = {c.metric for c in card.claims() if c.refuted}
-    assert book.tally(card)["refuted"] == len(refuted)
-    assert book.proven(card) == len({c.metric for c in card.claims() if not c.refuted})
+    assert edition.tally(card)["refuted"] == len(refuted)
+    assert edition.proven(card) == len({c.metric for c in card.claims() if not c.refuted})
 
 
 def test_a_sample_is_shown_with_its_error_and_its_closed_form() -> None:
@@ -152,13 +152,13 @@ def test_a_sample_is_shown_with_its_error_and_its_closed_form() -> None:
     assert shown_value(count)["en"] == "1,794 ± 23 B"
 
 
-def test_a_stale_record_is_shown_as_stale(book: Book) -> None:
+def test_a_stale_record_is_shown_as_stale(edition: Edition) -> None:
     """The panel warns, and no claim of it counts as proven."""
-    library = book.library
+    library = edition.library
     stale = replace(
         library, evidence=replace(library.evidence, stale=frozenset({("float_sums", "cpu")}))
     )
-    old = replace(book, library=stale)
+    old = replace(edition, library=stale)
     card = library.cards["kahan-sum"]
     assert [panel.stale for panel in old.panels(card)] == [True]
     assert old.proven(card) == 0

@@ -24,7 +24,8 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import PluginError
 
 from generator.edition import assets
-from generator.edition.edition import Book, bind
+from generator.edition.edition import Edition, bind
+from generator.edition.website import website
 from generator.exporters import site
 from tests.exporters.html_tree import Element, read
 
@@ -35,12 +36,12 @@ SECTIONS = ["answer", "insights", "derivation", "tradeoffs", "pitfalls", "follow
 
 
 @pytest.fixture(scope="module")
-def built(book: Book, demos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(edition: Edition, demos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of the small base, below a path on a host of its own."""
     out = tmp_path_factory.mktemp("site") / "site"
     os.environ["SITE_URL"] = ADDRESS
     try:
-        site.export(book, out, demos)
+        site.export(edition, out)
     finally:
         del os.environ["SITE_URL"]
     return out
@@ -173,11 +174,11 @@ def test_pitfalls_and_follow_ups_have_one_place_for_both_languages(card: Element
     assert all("open" in each.attributes for each in answers)
 
 
-def test_every_claim_leads_to_its_row_of_the_evidence(book: Book, card: Element) -> None:
+def test_every_claim_leads_to_its_row_of_the_evidence(edition: Edition, card: Element) -> None:
     """A claim's link names a row that shows number, label, method and kind in both languages."""
     rows = {row["id"]: row for row in card.all("tr") if row["id"]}
     claims = card.all("a", class_="pd-claim")
-    assert len(claims) == len(list(book.library.cards["kahan-sum"].claims())) > 3
+    assert len(claims) == len(list(edition.library.cards["kahan-sum"].claims())) > 3
     assert {claim["data-verdict"] for claim in claims} == {"proven", "bounded"}
     for claim in claims:
         row = rows[claim["href"].removeprefix("#")]
@@ -187,9 +188,11 @@ def test_every_claim_leads_to_its_row_of_the_evidence(book: Book, card: Element)
     assert shown == "5.55×10⁻¹⁷ ≤ 3×10⁻¹⁶"
 
 
-def test_the_evidence_names_device_versions_date_and_command(book: Book, card: Element) -> None:
+def test_the_evidence_names_device_versions_date_and_command(
+    edition: Edition, card: Element
+) -> None:
     """All that it takes to repeat the run stands beside the numbers."""
-    record = book.library.evidence.records["float_sums", "cpu"]
+    record = edition.library.evidence.records["float_sums", "cpu"]
     panel = card.all("div", class_="pd-demo")[0]
     facts = panel.all("dl", class_="pd-run")[0].text()
     assert "CPU" in facts
@@ -199,11 +202,11 @@ def test_the_evidence_names_device_versions_date_and_command(book: Book, card: E
     assert panel.all("code")[0].text() == "proofdeck demo run float_sums"
 
 
-def test_figures_come_in_both_languages_with_their_data(book: Book, card: Element) -> None:
+def test_figures_come_in_both_languages_with_their_data(edition: Edition, card: Element) -> None:
     """An SVG a language, and a table with a row a point."""
     figure = card.all("figure", class_="pd-figure")[0]
     assert [svg["lang"] for svg in figure.all("svg")] == ["zh-Hans", "en"]
-    data = book.library.evidence.records["float_sums", "cpu"].result.figures[0]
+    data = edition.library.evidence.records["float_sums", "cpu"].result.figures[0]
     points = {x for series in data.series for x in series.x}
     assert len(figure.all("tbody")[0].all("tr")) == len(points)
 
@@ -234,9 +237,9 @@ def test_a_report_of_an_error_names_the_card(card: Element) -> None:
     assert first == "card: kahan-sum (numerics/kahan-sum.md, 2026-11-29)"
 
 
-def test_a_report_can_go_to_an_address_of_its_own(book: Book) -> None:
+def test_a_report_can_go_to_an_address_of_its_own(edition: Edition) -> None:
     """``report_url`` of ``mkdocs.yml`` takes the card's id and file."""
-    made = site.make(book, None, ADDRESS, "https://host/new?title={card}&file={path}")
+    made = website(edition, ADDRESS, "https://host/new?title={card}&file={path}")
     body = made.pages["cards/kahan-sum/index.md"].body
     assert "https://host/new?title=kahan-sum&amp;file=numerics/kahan-sum.md" in body
 
@@ -248,15 +251,15 @@ def test_a_report_goes_to_no_script(checkout: Path) -> None:
     settings.write_text(text.replace('report_url: ""', 'report_url: "javascript:x"'), "utf-8")
     config = load_config(str(settings), site_dir=str(checkout / "out"))
     with pytest.raises(PluginError, match="report_url"):
-        site.configure(config)
+        config.plugins.on_config(config)
 
 
 def test_the_site_s_own_address_is_text(
-    book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    edition: Edition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever ``SITE_URL`` may hold, it ends no attribute, no element of the sitemap and no line."""
     monkeypatch.setenv("SITE_URL", "https://x.example/a&lt;&quot;(window.pwn=1)//&b/")
-    site.export(book, tmp_path, None)
+    site.export(edition, tmp_path)
     for file in tmp_path.rglob("*.html"):
         scripts = read(file.read_text(encoding="utf-8")).all("script")
         for script in scripts:  # data of the theme, which is JSON, and nothing that runs
@@ -270,7 +273,7 @@ def test_the_site_s_own_address_is_text(
         .getroot()[0][0]
         .text.startswith("https://x.example/a&lt;&quot;")
     )  # type: ignore[union-attr]
-    robots = site.make(book, None, "https://x.example/\nDisallow: /\n").files["robots.txt"].decode()
+    robots = website(edition, "https://x.example/\nDisallow: /\n").files["robots.txt"].decode()
     assert robots.splitlines()[2:] == ["Sitemap: https://x.example/%0ADisallow:%20/%0Asitemap.xml"]
 
 
@@ -288,7 +291,7 @@ def test_the_contents_list_is_bilingual_and_leads_to_the_sections(
 
 
 def test_titles_and_descriptions_are_in_both_languages(
-    book: Book, trees: dict[str, Element]
+    edition: Edition, trees: dict[str, Element]
 ) -> None:
     """What a search engine or another site shows of a card."""
     head = trees["cards/kahan-sum/"].all("head")[0]
@@ -338,12 +341,12 @@ def test_the_social_card_has_the_size_that_sites_expect(built: Path) -> None:
     assert struct.unpack(">II", data[16:24]) == (1200, 630)
 
 
-def test_the_home_page_counts_what_there_is(book: Book, trees: dict[str, Element]) -> None:
+def test_the_home_page_counts_what_there_is(edition: Edition, trees: dict[str, Element]) -> None:
     """Cards, numbers by what became of them, demos, works cited; where to begin; every module."""
     home = trees[""].all("div", class_="pd-home")[0]
     counts = home.all("dl", class_="pd-counts")[0]
     numbers = [each.text() for each in counts.all("dd")]
-    cards = book.library.cards.values()
+    cards = edition.library.cards.values()
     claims = {(k.metric, k.refuted) for c in cards for k in c.claims()}
     refuted = {metric for metric, wrong in claims if wrong}
     bounded = {"kahan_error"}
@@ -390,31 +393,29 @@ def test_the_pages_of_search_and_study_have_their_data(built: Path) -> None:
 
 
 def test_the_same_base_gives_the_same_bytes_whatever_the_day(
-    book: Book, demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    edition: Edition, demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two builds on different days differ in nothing."""
     trees = []
     for name, epoch in (("one", "1000000000"), ("two", "2000000000")):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
-        site.export(book, tmp_path / name, demos)
+        site.export(edition, tmp_path / name)
         files = sorted(file for file in (tmp_path / name).rglob("*") if file.is_file())
         trees.append({f.relative_to(tmp_path / name).as_posix(): f.read_bytes() for f in files})
     assert trees[0] == trees[1]
 
 
-def test_a_page_does_not_grow_with_the_number_of_cards(book: Book) -> None:
+def test_a_page_does_not_grow_with_the_number_of_cards(edition: Edition) -> None:
     """A card's page in a base of a hundred cards has the bytes that it has in a base of three."""
-    library = book.library
+    library = edition.library
     like = library.cards["float-bytes"]
     more = {f"other-{i}": replace(like, id=f"other-{i}", prerequisites=()) for i in range(97)}
     larger = bind(replace(library, cards={**library.cards, **more}))
-    pages = [
-        site.make(each, None, ADDRESS).pages["cards/kahan-sum/index.md"] for each in (book, larger)
-    ]
+    pages = [website(each, ADDRESS).pages["cards/kahan-sum/index.md"] for each in (edition, larger)]
     assert pages[0] == pages[1]
     navigation = [
-        [path for path, page in site.make(each, None, ADDRESS).pages.items() if page.in_navigation]
-        for each in (book, larger)
+        [path for path, page in website(each, ADDRESS).pages.items() if page.in_navigation]
+        for each in (edition, larger)
     ]
     assert navigation[0] == navigation[1]
 
@@ -476,7 +477,7 @@ def test_mkdocs_says_what_set_up_has_not_fetched(
     monkeypatch.setattr(assets, "_VENDOR", checkout / "none")
     config = load_config(str(checkout / "mkdocs.yml"), site_dir=str(checkout / "out"))
     with pytest.raises(PluginError, match="make build"):
-        site.configure(config)
+        config.plugins.on_config(config)
 
 
 @pytest.fixture
@@ -530,5 +531,5 @@ def test_mkdocs_serve_shows_an_edit_and_stale_numbers_as_stale(checkout: Path, s
     assert '<a href="#followups" class="md-nav__link">' in page
     assert 'data-verdict="proven"' in page
     demo = checkout / "runnable_demos" / "float_sums.py"
-    demo.write_text(demo.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+    demo.write_text(demo.read_text(encoding="utf-8") + "\nchanged = True\n", encoding="utf-8")
     assert 'data-verdict="proven"' not in fetched(address, 'data-verdict="stale"')

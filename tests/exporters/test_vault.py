@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from generator.edition.edition import Book, bind
+from generator.edition.edition import Edition, bind
 from generator.exporters import vault
 from generator.lang import STATE_LABELS, STATE_MARKS, on_one_line
 from generator.library import library
@@ -181,17 +181,17 @@ BLOCK_ID = re.compile(r"(?:^|\s)\^([^\s]+)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def hard(tmp_path_factory: pytest.TempPathFactory, book: Book, demos: Path) -> Path:
+def hard(tmp_path_factory: pytest.TempPathFactory, edition: Edition, demos: Path) -> Path:
     """The vault of the small base with a card in it that strains each rule."""
     folder = tmp_path_factory.mktemp("hard")
     cards = folder / "cards"
-    shutil.copytree(book.library.root, cards)
+    shutil.copytree(edition.library.root, cards)
     (cards / "numerics" / "hard-text.md").write_text(HARD, encoding="utf-8")
     found, _ = library.load(cards, demos=demos)
     assert found is not None
     assert "hard-text" in found.cards
     out = folder / "vault"
-    vault.export(bind(found), out, demos)
+    vault.export(bind(found), out)
     return out
 
 
@@ -373,19 +373,19 @@ def test_plugins_find_nothing_of_theirs(hard: Path) -> None:
         assert not re.search(r"^\?\??$", note, re.MULTILINE)
 
 
-def test_a_refuted_number_is_struck_through(book: Book, tmp_path: Path) -> None:
+def test_a_refuted_number_is_struck_through(edition: Edition, tmp_path: Path) -> None:
     """A reader of the vault sees that it is said, and not so."""
-    vault.export(book, tmp_path, None)
+    vault.export(edition, tmp_path)
     note = notes(tmp_path)["rounding"]
     assert "~~[[#^ev-float-sums|并不精确]]~~" in note
 
 
 @pytest.mark.parametrize("kind", ["sampled", "measured", "computed"])
 def test_what_is_not_proven_has_its_mark_and_its_count(
-    book: Book, tmp_path: Path, kind: Kind
+    edition: Edition, tmp_path: Path, kind: Kind
 ) -> None:
     """Behind the number, in the note's properties, and on the vault's first page."""
-    vault.export(of_kind(book, kind), tmp_path, None)
+    vault.export(of_kind(edition, kind), tmp_path)
     note = notes(tmp_path)["float-bytes"]
     assert f"[[#^ev-float-sums|8 B]]{STATE_MARKS[kind]}" in note
     assert re.search(rf"^{kind}: \d+$", note, re.MULTILINE)
@@ -394,12 +394,14 @@ def test_what_is_not_proven_has_its_mark_and_its_count(
     assert f"{on_one_line(STATE_LABELS[kind])} {STATE_MARKS[kind]}: " in first
 
 
-def test_evidence_of_a_card_says_how_each_number_was_measured(book: Book, tmp_path: Path) -> None:
+def test_evidence_of_a_card_says_how_each_number_was_measured(
+    edition: Edition, tmp_path: Path
+) -> None:
     """Number, label, method and kind stand in both languages, with the command and the date."""
-    vault.export(book, tmp_path, None)
+    vault.export(edition, tmp_path)
     note = notes(tmp_path)["kahan-sum"]
     assert "proofdeck demo run float_sums" in note
-    for panel in book.panels(book.library.cards["kahan-sum"]):
+    for panel in edition.panels(edition.library.cards["kahan-sum"]):
         assert panel.record.recorded in note
         for each in panel.rows:
             line = next(line for line in note.splitlines() if each.metric.label["zh"] in line)
@@ -455,10 +457,10 @@ def test_figures_are_pictures_with_both_colour_schemes(hard: Path) -> None:
         assert "prefers-color-scheme: dark" in text
 
 
-def test_the_same_base_gives_the_same_bytes(book: Book, demos: Path, tmp_path: Path) -> None:
+def test_the_same_base_gives_the_same_bytes(edition: Edition, demos: Path, tmp_path: Path) -> None:
     """Two exports differ in nothing."""
     for name in ("one", "two"):
-        vault.export(book, tmp_path / name, demos)
+        vault.export(edition, tmp_path / name)
     one, two = (
         {
             file.relative_to(tmp_path / name): file.read_bytes()
@@ -471,10 +473,10 @@ def test_the_same_base_gives_the_same_bytes(book: Book, demos: Path, tmp_path: P
 
 
 def test_the_vault_of_the_small_base(
-    book: Book, tmp_path: Path, golden: Callable[[str, Path], None]
+    edition: Edition, tmp_path: Path, golden: Callable[[str, Path], None]
 ) -> None:
     """The whole tree but for what is drawn, so that a change of any note is seen."""
-    vault.export(book, tmp_path, None)
+    vault.export(edition, tmp_path)
     (tmp_path / vault.CANVAS).unlink()
     shutil.rmtree(tmp_path / vault.FIGURES)
     golden("vault", tmp_path)

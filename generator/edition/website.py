@@ -1,0 +1,93 @@
+"""The site before a builder puts its theme around it: its pages, and every other file by its address."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from string import punctuation
+from urllib.parse import quote, urlsplit
+
+from generator.edition import assets, pages
+from generator.edition.edition import Edition
+from generator.edition.pages import Page
+from generator.edition.search_data import search_data
+from generator.edition.study_data import study_data
+
+
+@dataclass(frozen=True)
+class Website:
+    """The pages by their source path in a builder, and every other file by its address."""
+
+    pages: Mapping[str, Page]
+    files: Mapping[str, bytes]
+
+    @property
+    def navigation(self) -> Mapping[str, Page]:
+        """The pages of the navigation, by their source path."""
+        return {path: page for path, page in self.pages.items() if page.in_navigation}
+
+    def ways(self) -> list[dict[str, object]]:
+        """Where one can go from a page that is not there: the navigation, and every card."""
+        return [
+            {"address": page.address or ".", "title": dict(page.title), "card": card}
+            for page in self.pages.values()
+            for card in [page.address[6:-1] if page.address.startswith("cards/") else ""]
+            if card or page.in_navigation
+        ]
+
+
+def website(edition: Edition, site_url: str, report_url: str = "") -> Website:
+    """All pages and files of the site, which will stand at ``site_url``."""
+    made = {f"{page.address}index.md": page for page in pages.pages(edition, report_url)}
+    return Website(made, dict(_files(edition, site_url)))
+
+
+def _files(edition: Edition, site_url: str) -> Mapping[str, bytes]:
+    files: dict[str, bytes] = {
+        "search.json": _json(search_data(edition)),
+        "study.json": _json(study_data(edition)),
+        "favicon.svg": assets.FAVICON.read_bytes(),
+        "social.png": social_card(),
+        "robots.txt": _robots(site_url).encode(),
+    }
+    files |= assets.bundles()
+    for name in assets.LIBRARIES:
+        files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
+    files[f"vendor/{assets.FONT}"] = assets.font(edition.formula_characters)
+    for address, html in pages.redirects(edition):
+        files[address] = html.encode()
+    return files
+
+
+def _robots(site_url: str) -> str:
+    everyone = "User-agent: *\nAllow: /\n"
+    address = quote(f"{site_url}sitemap.xml", safe=punctuation)  # on one line
+    return everyone if is_local(site_url) else f"{everyone}Sitemap: {address}\n"
+
+
+def is_local(address: str) -> bool:
+    """Whether an address means this machine alone, as that of a preview does."""
+    return urlsplit(address).hostname in {None, "localhost", "127.0.0.1"}
+
+
+def _json(data: object) -> bytes:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@cache
+def social_card() -> bytes:
+    """The picture that other sites show beside a link: 1200 × 630 pixels."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import
+
+    figure = Figure(figsize=(12, 6.3), dpi=100, facecolor="#fbfaf7")
+    figure.text(0.08, 0.62, "Proofdeck", fontsize=64, weight="bold", color="#21242a")
+    figure.text(0.08, 0.46, "Every number runs, or names its source.", fontsize=30, color="#0a6656")
+    figure.text(0.08, 0.22, "Interview cards for ML engineers", fontsize=24, color="#5b6068")
+    figure.text(0.08, 0.13, "Chinese and English, side by side", fontsize=24, color="#5b6068")
+    figure.text(0.80, 0.40, "\u2713", fontsize=150, color="#0a6656")
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
