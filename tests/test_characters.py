@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from generator import checks
 from generator.cards.parse import parse
 from generator.characters import faults
-from generator.library import library
 from generator.lines import Lines
 
 ROOT = Path(__file__).parents[1]
@@ -114,6 +114,6 @@ def test_no_way_into_a_card_is_open_to_them(old: str, new: str) -> None:
 def test_modules_are_held_to_the_same(tmp_path: Path) -> None:
     """The syllabus is read by the same reader."""
     assert Lines("modules.yml", "title: a\u200bb").problems[0].code == "strange-character"
-    found, problems = library.load(ROOT / "cards")
+    found, problems = checks.load(ROOT / "cards")
     assert found
     assert not [problem for problem in problems if problem.code == "strange-character"]

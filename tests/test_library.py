@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator.cards import parse, syllabus
+from generator.checks import Base, cycle, load
 from generator.evidence.evidence import Evidence
 from generator.library import library
-from generator.library.library import Library, load
+from generator.library.library import Contents, Library
 from generator.problems import Problem
 
 BASE = Path(__file__).parent / "library"
@@ -126,9 +127,9 @@ def test_no_card_stands_before_its_prerequisites(edges: list[set[int]], names: l
         cards.append(card)
     plan, _ = syllabus.read((BASE / "cards" / "modules.yml").read_text(), "modules.yml")
     assert plan is not None
-    found, problems = library.assemble(Path("cards"), plan, cards, Evidence())
-    assert not [problem for problem in problems if problem.code == "cycle"]
-    order = list(found.cards)
+    contents = Contents(Path("cards"), plan, tuple(cards), frozenset(), Evidence())
+    assert not list(cycle.check(Base(contents)))
+    order = list(library.assemble(contents).cards)
     assert sorted(order) == sorted(card.id for card in cards)
     for card in cards:
         assert all(order.index(need) < order.index(card.id) for need in card.prerequisites)

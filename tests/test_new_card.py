@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from generator import checks
 from generator.authoring import new_card
 from generator.authoring.new_card import NewCardError
 from generator.cards.parse import parse
-from generator.library import library
 
 BASE = Path(__file__).parent / "library"
 DAY = date(2026, 11, 29)
@@ -35,7 +35,7 @@ def write(cards: Path, name: str, module: str = "numerics", topic: str = "sums")
 def test_check_names_exactly_what_waits_for_the_author(cards: Path) -> None:
     """Each empty place is a problem at its line, and there is no other problem."""
     file = write(cards, "dot-product")
-    _, problems = library.load(cards, demos=cards.parent / "runnable_demos")
+    _, problems = checks.load(cards, demos=cards.parent / "runnable_demos")
     assert {problem.place.path for problem in problems} == {file.as_posix()}
     rows = file.read_text().split("\n")
     waiting = {

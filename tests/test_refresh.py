@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generator import checks
 from generator.authoring.refresh import Change, refresh, reword, rewritten, wanted_changes
 from generator.cards.model import Claim
 from generator.evidence.evidence import Evidence
-from generator.library import library
 from generator.library.library import Library
 from generator.problems import Place
 from runnable_demos.lab import records
@@ -33,7 +33,7 @@ def base(tmp_path: Path) -> Path:
 
 def load(base: Path) -> Library:
     """The base as far as it stands."""
-    found, _ = library.load(base / "cards", demos=base / "runnable_demos")
+    found, _ = checks.load(base / "cards", demos=base / "runnable_demos")
     assert found is not None
     return found
 
@@ -160,11 +160,11 @@ def test_other_words_of_a_demo_are_found_and_renewed(base: Path) -> None:
         ('"Kahan"]', '"compensated"]'),
         ("import time", "import time  # a clock"),
     )
-    _, problems = library.load(base / "cards", demos=base / "runnable_demos")
+    _, problems = checks.load(base / "cards", demos=base / "runnable_demos")
     assert [(p.code, p.severity) for p in problems] == [("evidence-words", "error")]
     assert "proofdeck refresh" in problems[0].hint
     assert reword(load(base).evidence) == [base / RECORD]
-    assert library.load(base / "cards", demos=base / "runnable_demos")[1] == []
+    assert checks.load(base / "cards", demos=base / "runnable_demos")[1] == []
     after = records.load(base / RECORD)
     assert after.title["en"] == "Sums of floats"
     assert after.parameters[0].help["en"] == "count of numbers"
@@ -179,7 +179,7 @@ def test_words_that_need_what_no_run_told_are_no_words(base: Path) -> None:
     """The placeholder is named, and the record stays as it is."""
     whole = (base / RECORD).read_bytes()
     reworded(base, ('"{draws} random numbers"', '"{drawn} random numbers"'))
-    _, [problem] = library.load(base / "cards", demos=base / "runnable_demos")
+    _, [problem] = checks.load(base / "cards", demos=base / "runnable_demos")
     assert (problem.code, "'drawn'" in problem.message) == ("evidence-words", True)
     assert reword(load(base).evidence) == []
     assert (base / RECORD).read_bytes() == whole
@@ -188,14 +188,14 @@ def test_words_that_need_what_no_run_told_are_no_words(base: Path) -> None:
 def test_words_of_a_demo_that_changed_otherwise_wait_for_its_run(base: Path) -> None:
     """A record that is stale is recorded again, words and all."""
     reworded(base, ('"Floating-point sums"', '"Sums"'), ("additions + 4", "additions + 5"))
-    _, problems = library.load(base / "cards", demos=base / "runnable_demos")
+    _, problems = checks.load(base / "cards", demos=base / "runnable_demos")
     assert {p.code for p in problems} == {"evidence-stale"}
     assert reword(load(base).evidence) == []
 
 
 def test_a_bound_is_printed_with_all_its_digits() -> None:
     """A number is not rounded to a bound that is smaller than what was measured."""
-    found, _ = library.load(BASE / "cards", demos=BASE / "runnable_demos")
+    found, _ = checks.load(BASE / "cards", demos=BASE / "runnable_demos")
     assert found is not None
     claim = Claim(Place("x.md"), "1e-15", "float_sums", "kahan_error", "cpu", refuted=False)
     record = found.evidence.records["float_sums", "cpu"]

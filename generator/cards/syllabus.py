@@ -12,7 +12,6 @@ from generator.cards import addresses, yaml_document
 from generator.cards.front_matter import Id, Ids, Strict, Texts, validate
 from generator.cards.model import LearningPath, Module, PlannedCard, Topic
 from generator.lines import Lines
-from generator.names import suggest
 from generator.problems import Place, Problem
 
 FILE_NAME = "modules.yml"
@@ -89,19 +88,6 @@ def read(text: str, path: str) -> tuple[Syllabus | None, list[Problem]]:
         for entry in values.paths
     )
     return Syllabus(modules, paths, document.places), sorted(problems)
-
-
-def unknown_cards(syllabus: Syllabus, known: set[str]) -> Iterator[Problem]:
-    """The cards of paths that neither exist nor are planned."""
-    for number, path in enumerate(syllabus.paths):
-        for index, card in enumerate(path.cards):
-            if card not in known:
-                yield Problem(
-                    syllabus.places[f"paths.{number}.cards.{index}"],
-                    "dead-link",
-                    f"the path `{path.id}` names `{card}`, which is no card",
-                    suggest(card, known),
-                )
 
 
 def _reserved(values: _Syllabus, places: Mapping[str, Place]) -> Iterator[Problem]:

@@ -1,16 +1,18 @@
 """The rules of a base, one a file, found by discovery.
 
-A rule is a module with its ``CODE``, its ``SEVERITY``, its ``SENTENCE`` (what holds on a good card,
+A rule is a module with its ``CODE``, its ``SEVERITY``, its ``SENTENCE`` (what holds in a good base,
 in Markdown, for the docs) and ``check(base)``, which yields a problem for each place where it
-does not hold. A card may silence a code in its front matter, with the reason; never ``claim``.
+does not hold. A card may silence a code in its front matter, with the reason; where no reason
+counts, the rule says why in ``NEVER_SILENT``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import Protocol, cast
 
@@ -20,31 +22,47 @@ from generator.cards import prose
 from generator.cards.model import Card
 from generator.cards.prose import Passage
 from generator.evidence.evidence import Evidence
+from generator.library import library
+from generator.library.library import Contents, Library
 from generator.names import suggest
 from generator.problems import Problem, Severity
-
-NEVER_SILENT = frozenset({"claim"})
-"""What the base promises on every page: no reason makes a false number true."""
-
-
-class Library(Protocol):
-    """What the rules need of a library."""
-
-    @property
-    def cards(self) -> Mapping[str, Card]:
-        """The cards by id, in reading order."""
-
-    @property
-    def evidence(self) -> Evidence:
-        """The recorded runs."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """What a rule reads: the cards, in reading order, with their passages, and the evidence."""
+    """What a rule reads: what was read of a base, and what it makes together."""
 
-    cards: tuple[Card, ...]
-    evidence: Evidence
+    contents: Contents
+
+    @cached_property
+    def library(self) -> Library:
+        """The cards put together, in reading order."""
+        return library.assemble(self.contents)
+
+    @property
+    def evidence(self) -> Evidence:
+        """The recorded runs."""
+        return self.contents.evidence
+
+    @cached_property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards in reading order, each id once."""
+        return tuple(self.library.cards.values())
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The ids of all cards: written, planned, and those that could not be parsed."""
+        planned = (card for module in self.library.modules.values() for card in module.planned)
+        return self.contents.broken.union(self.library.cards, (card.id for card in planned))
+
+    def meant(self, name: str) -> str:
+        """The hint for a name that is no card's: what it is called now, or the nearest that is one."""
+        now = self._formerly.get(name)
+        return f"It is now `{now}`." if now else suggest(name, self.known)
+
+    @cached_property
+    def _formerly(self) -> dict[str, str]:
+        return {former: card.id for card in self.cards for former in card.formerly}
 
     @cached_property
     def passages(self) -> tuple[Passage, ...]:
@@ -76,16 +94,31 @@ def rules() -> tuple[Rule, ...]:
     return tuple(sorted((cast(Rule, module) for module in found), key=lambda rule: rule.CODE))
 
 
-def run(library: Library) -> list[Problem]:
+def load(
+    cards: Path, *, demos: Path | None = None, evidence: Path | None = None
+) -> tuple[Library | None, list[Problem]]:
+    """Read the base in ``cards``: as much of it as stands, and every problem, sorted.
+
+    Parsing, the graph, the evidence and all checks have their say in one run.
+    ``evidence`` is ``demos / "evidence"`` unless given; without both no number is proven.
+    The library is ``None`` where there is no syllabus or not a single card to speak of.
+    """
+    contents, problems = library.read(cards, demos=demos, evidence=evidence)
+    if contents is None:
+        return None, problems
+    base = Base(contents)
+    return base.library, sorted({*problems, *run(base)})
+
+
+def run(base: Base) -> list[Problem]:
     """What all rules have to say, but for codes that a card silences; and silences that are wrong."""
-    base = Base(tuple(library.cards.values()), library.evidence)
     cards = {card.path: card for card in base.cards}
     used: set[tuple[str, str]] = set()
     problems: list[Problem] = []
     for rule in rules():
         for problem in rule.check(base):
             card = cards.get(problem.place.path)
-            if card and rule.CODE in card.silenced and rule.CODE not in NEVER_SILENT:
+            if card and rule.CODE in card.silenced and not never_silent(rule):
                 used.add((card.path, rule.CODE))
             else:
                 problems.append(problem)
@@ -94,14 +127,21 @@ def run(library: Library) -> list[Problem]:
     return problems
 
 
+def never_silent(rule: Rule) -> str:
+    """Why no reason can silence the rule; nothing where one can."""
+    return getattr(rule, "NEVER_SILENT", "")
+
+
 def _silences(card: Card, used: set[tuple[str, str]]) -> Iterator[Problem]:
     """Silences that silence nothing, name no rule, or would hide what must be said."""
-    codes = {rule.CODE for rule in rules()} - NEVER_SILENT
+    never = {rule.CODE: why for rule in rules() if (why := never_silent(rule))}
+    codes = {rule.CODE for rule in rules()} - never.keys()
     for code in card.silenced:
         place = card.places[f"silenced.{code}"]
-        if code in NEVER_SILENT:
-            message = f"`{code}` cannot be silenced: a number that its run contradicts is not shown"
-            yield Problem(place, "bad-silence", message, "Mend the claim, and remove this line.")
+        if code in never:
+            message = f"`{code}` cannot be silenced: {never[code]}"
+            hint = f"Mend the {code.replace('-', ' ')}, and remove this line."
+            yield Problem(place, "bad-silence", message, hint)
         elif code not in codes:
             message = f"`{code}` is not the code of a rule"
             yield Problem(place, "bad-silence", message, suggest(code, codes))
@@ -115,7 +155,8 @@ def documented() -> str:
     rows = "\n".join(
         f"| `{rule.CODE}` | {rule.SEVERITY} | {_cell(rule.SENTENCE)} |" for rule in rules()
     )
-    return _BEFORE + rows + _AFTER
+    never = ", ".join(f"`{rule.CODE}`" for rule in rules() if never_silent(rule))
+    return _BEFORE + rows + _AFTER.format(never=never)
 
 
 def _cell(text: str) -> str:
@@ -127,7 +168,8 @@ _BEFORE = """\
 
 <!-- Written by `python -m generator.checks > docs/checks.md`; a test keeps it so. -->
 
-Each rule is one file in `generator/checks/`, and has cases that break and keep it in `tests/cases/`.
+Each rule is one file in `generator/checks/`, and has cases that break and keep it in `tests/cases/`;
+those that take several files are in `tests/test_library.py`.
 Codes of `claim` go on behind a hyphen: `claim-number`, `claim-unit`, `claim-false`, …
 
 | code | severity | what holds |
@@ -138,11 +180,13 @@ _AFTER = """
 A rule that is wrong for one card is silenced in its front matter, with the reason:
 
 ```yaml
-silenced: {filler: the phrase is quoted, and the card is about it}
+silenced: {{filler: the phrase is quoted, and the card is about it}}
 ```
 
 - `unused-silence` (warning): nothing on the card breaks the rule any more.
-- `bad-silence` (error): there is no such rule, or it is `claim`, which no reason can silence.
+- `bad-silence` (error): there is no such rule, or no reason can silence it.
+
+No reason can silence {never}.
 
 Beside the rules, `check` says of the evidence:
 
@@ -153,6 +197,6 @@ Beside the rules, `check` says of the evidence:
   docstrings, formatting and words aside: an error for a CPU's record, which anyone can renew, a warning for a GPU's.
 - `evidence-words`: a demo says in other words today what its record says; `proofdeck refresh` renews them.
 
-Faults that keep a file from being a card, and links that lead nowhere, have codes of their own;
+Faults that keep a file from being a card, or `modules.yml` from being a syllabus, have codes of their own;
 each message says where, what and how to fix it.
 """

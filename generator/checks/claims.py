@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from generator.checks import Base
-from generator.evidence.verdicts import judge
 from generator.problems import Problem, Severity
 
 CODE = "claim"
@@ -16,6 +15,7 @@ SENTENCE = (
     "draws no finer than its standard error; what is called wrong differs from the metric by more "
     "than rounding."
 )
+NEVER_SILENT = "a number that its run contradicts is not shown"
 
 
 def check(base: Base) -> Iterator[Problem]:
@@ -27,6 +27,6 @@ def check(base: Base) -> Iterator[Problem]:
         for claim in card.claims():
             if (claim.demo, claim.device) in base.evidence.broken:
                 continue
-            verdict = judge(claim, base.evidence)
+            verdict = base.library.judged[claim]
             if isinstance(verdict, Problem):
                 yield verdict
