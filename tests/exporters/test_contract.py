@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
 import os
 import re
@@ -101,6 +102,23 @@ def reads(source: str) -> set[str]:
             m for m in modules if m.rpartition(".")[2] in LOADERS or m.startswith("urllib.req")
         }
     return found
+
+
+def test_the_exporter_of_the_docs_works(edition: Edition, tmp_path: Path) -> None:
+    """What ``docs/exporters.md`` builds from nothing has the written shape, and lists every card."""
+    text = (Path(__file__).parents[2] / "docs" / "exporters.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert reads(source) == set()
+    (tmp_path / "list.py").write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("list", tmp_path / "list.py")
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    assert set(exporters.Exporter.__annotations__) <= set(vars(made))
+    made.export(edition, tmp_path / made.ENTRY)
+    lines = (tmp_path / made.ENTRY).read_text(encoding="utf-8").splitlines()
+    assert lines[::3] == [card.title["en"] for card in edition.library.cards.values()]
+    assert any("proven" in line for line in lines[2::3])
 
 
 @pytest.mark.parametrize("exporter", FOUND, ids=NAMES)
