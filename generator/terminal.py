@@ -21,6 +21,10 @@ class Console(rich.console.Console):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
 
 
+OUT = Console(highlight=False)
+ERR = Console(stderr=True, highlight=False)
+
+
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print plain text, or JSON."""
     typer.echo(visible(text), err=err, nl=nl)

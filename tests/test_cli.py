@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from generator import site_url
+from generator import commands, site_url
 from generator.problems import Place, Problem
 
 ROOT = Path(__file__).parent.parent
@@ -44,7 +45,7 @@ def proofdeck(
     *arguments: str | Path, prelude: str = BLOCKED, cwd: Path = ROOT, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own, without torch unless told otherwise."""
-    code = f"{prelude}\nfrom generator.commands.cli import main\nsys.argv[0] = 'proofdeck'\nmain()"
+    code = f"{prelude}\nfrom generator.commands import main\nsys.argv[0] = 'proofdeck'\nmain()"
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=cwd,
@@ -138,7 +139,7 @@ def test_a_broken_record_is_one_problem(base: Path) -> None:
 )
 def test_a_full_disk_is_named_by_what_was_being_written(error: str, line: str) -> None:
     """Not by the file that was copied there, as the system names it."""
-    fail = f"import sys, generator.commands.cli\ndef app(): raise OSError({error})\ngenerator.cli.app = app"
+    fail = f"import sys, generator.commands\ndef app(): raise OSError({error})\ngenerator.commands.app = app"
     done = proofdeck("check", prelude=fail)
     assert (done.returncode, done.stderr) == (3, f"{line}\n")
 
@@ -186,7 +187,7 @@ def test_without_permission_it_is_the_environments_fault(open_base: Path, closed
     """What may not be read is named, the rest is checked, and the code is 3."""
     (open_base / closed).chmod(0)
     nobody = (
-        f"{BLOCKED}\nimport os, generator.commands.cli\n"
+        f"{BLOCKED}\nimport os, generator.commands\n"
         "from generator.checks import rules; rules()\n"
         "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)"
     )
@@ -199,7 +200,7 @@ def test_a_pipe_that_closes_early_is_no_error(base: Path) -> None:
     """``proofdeck check | head`` ends without a traceback."""
     for name in ("rounding", "kahan-sum", "float-bytes"):
         edit(base, name, "- ", "- [a](b) " * 400)
-    code = f"{BLOCKED}\nfrom generator.commands.cli import main\nmain()"
+    code = f"{BLOCKED}\nfrom generator.commands import main\nmain()"
     command = [sys.executable, "-c", code, "check", "--cards", str(base / "cards")]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -225,7 +226,7 @@ def test_colours_are_for_terminals(base: Path) -> None:
 
     def on_a_terminal(**environment: str) -> bytes:
         above, below = pty.openpty()
-        code = f"{BLOCKED}\nfrom generator.commands.cli import main\nmain()"
+        code = f"{BLOCKED}\nfrom generator.commands import main\nmain()"
         with subprocess.Popen(
             [sys.executable, "-c", code, "check", "--cards", str(base / "cards")],
             cwd=ROOT,
@@ -415,7 +416,7 @@ def test_on_a_full_disk_no_card_is_half_written(base: Path) -> None:
 
 def test_output_that_cannot_be_written_is_said() -> None:
     """A full disk behind standard output ends in one line, too."""
-    code = f"{BLOCKED}\nfrom generator.commands.cli import main\nsys.argv[0] = 'proofdeck'\nmain()"
+    code = f"{BLOCKED}\nfrom generator.commands import main\nsys.argv[0] = 'proofdeck'\nmain()"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", code, "check", "--json", "--cards", BASE / "cards"],
@@ -518,7 +519,7 @@ def test_refresh_mends_what_check_finds(base: Path) -> None:
     ]
     assert (base / "cards/numerics/float-bytes.md").read_text() == before
     again = proofdeck("refresh", "--json", "--cards", "cards", cwd=base)
-    assert json.loads(again.stdout) == {"changes": [], "problems": []}
+    assert json.loads(again.stdout) == {"changes": [], "reworded": [], "problems": []}
     assert (done.returncode, again.returncode) == (0, 0)
 
 
@@ -565,18 +566,28 @@ def test_the_version_is_the_distributions() -> None:
     assert proofdeck("--version").stdout == f"proofdeck {metadata.version('proofdeck')}\n"
 
 
+def listed(*group: str) -> list[str]:
+    """The commands that the program, or a group of it, names in its help, in their order."""
+    shown = proofdeck(*group, "--help").stdout.split("─ Commands ─")[1]
+    return re.findall(r"^│ ([a-z-]+) ", shown, re.MULTILINE)
+
+
+def test_the_help_lists_the_commands_in_their_order() -> None:
+    """What proves the numbers comes first, and what concerns demos is a group, last."""
+    assert listed() == ["verify", "check", "refresh", "build", "export-pages", "new", "demo"]
+    assert listed("demo") == ["list", "run", "record-gpu"]
+
+
+def test_each_file_of_commands_is_a_command() -> None:
+    """Found, not listed: a file's name is its command's, and what several share stands apart."""
+    files = {path.stem for path in (ROOT / "generator" / "commands").glob("[!_]*.py")}
+    shown = {*listed(), *(f"demo {each}" for each in listed("demo"))} - {"demo"}
+    assert files == {re.sub("[ -]", "_", each) for each in shown}
+
+
 def test_every_command_explains_itself() -> None:
     """``--help`` works for each, and says in a sentence what the command does."""
-    for command in (
-        "check",
-        "build",
-        "export-pages",
-        "refresh",
-        "new",
-        "verify",
-        "demo list",
-        "demo run",
-    ):
-        done = proofdeck(*command.split(), "--help")
+    for command in commands.discover():
+        done = proofdeck(*command.NAME.split(), "--help")
         assert done.returncode == 0
         assert "Usage: proofdeck" in done.stdout

@@ -13,9 +13,8 @@ import yaml
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
-from generator import checks
+from generator import checks, commands
 from generator.cards import front_matter
-from generator import commands
 from generator.edition import edition as editions
 from generator.exporters import vault
 from generator.lines import Lines

@@ -294,7 +294,7 @@ def base(tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def proofdeck(base: Path, *arguments: str) -> subprocess.Popen[str]:
     """The command, which another process may end."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", "from generator.commands.cli import main; main()", *arguments],
+        [sys.executable, "-P", "-c", "from generator.commands import main; main()", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",

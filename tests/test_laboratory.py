@@ -121,7 +121,7 @@ def proofdeck(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in ``base``."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", "from generator.commands.cli import main; main()", *arguments],
+        [sys.executable, "-P", "-c", "from generator.commands import main; main()", *arguments],
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -160,7 +160,7 @@ def test_list_shows_each_demo_and_its_evidence(base: Path) -> None:
     assert proofdeck(base, "demo", "run", "sample", "--record").returncode == 0
     assert states() == {"sample": "recorded", "second": "missing"}
     with (base / "runnable_demos" / "sample.py").open("a") as demo:
-        demo.write("# one more line\n")
+        demo.write("MORE = 1\n")
     evidence(base, "second").write_text("{")
     assert states() == {"sample": "stale", "second": "broken"}
     listed = proofdeck(base, "demo", "list").stdout
@@ -247,7 +247,7 @@ def test_verify_agrees_until_a_value_differs(base: Path) -> None:
     assert (done.returncode, done.stdout.count("agrees")) == (0, 3), done
 
     source = base / "runnable_demos" / "sample.py"
-    source.write_text(DEMO.replace('"count", config.n', '"count", config.n + 1'), encoding="utf-8")
+    source.write_text(DEMO.replace('"] = config.n', '"] = config.n + 1'), encoding="utf-8")
     report = json.loads((done := proofdeck(base, "verify", "sample", "--json")).stdout)
     assert done.returncode == 1
     assert [(each["demo"], each["state"]) for each in report["demos"]] == [("sample", "differs")]
@@ -282,7 +282,7 @@ def test_verify_sees_a_point_that_was_moved_with_its_digest_renewed(base: Path) 
     records.save(dataclasses.replace(kept, result=result), evidence(base))
     done = proofdeck(base, "verify", "sample")
     assert done.returncode == 1
-    assert "figure line series 0 y 1: recorded 80, found 16" in done.stdout
+    assert "figure line series 0 y 1: recorded 80.0, found 16.0" in done.stdout
 
 
 def test_verify_names_a_card_that_cannot_be_read(base: Path) -> None:

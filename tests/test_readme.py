@@ -8,34 +8,31 @@ from typing import Any
 
 import typer.main
 
-from generator import exporters
-from generator.commands import cli
+from generator import commands, exporters
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def commands(command: Any, name: str) -> set[str]:
+def leaves(command: Any, name: str) -> set[str]:
     """The full names of a command's leaves."""
     inner = getattr(command, "commands", None)
     if inner is None:
         return {name}
-    return {leaf for each in inner for leaf in commands(inner[each], f"{name} {each}")}
+    return {leaf for each in inner for leaf in leaves(inner[each], f"{name} {each}")}
 
 
 def test_the_table_of_commands_is_the_programs() -> None:
     """Each command is documented, and nothing is documented that is no command."""
     documented = set(re.findall(r"^\| `(proofdeck [a-z -]+?)` \|", README, re.MULTILINE))
-    assert documented == commands(typer.main.get_command(cli.app), "proofdeck")
+    assert documented == leaves(typer.main.get_command(commands.app()), "proofdeck")
 
 
 def test_the_table_of_outputs_is_what_exporters_build() -> None:
     """Each exporter's output is named, and nothing else."""
     section = README.split("| in `dist/` |")[1].split("\n\n")[0]
     documented = set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE))
-    expected = {
-        f"{each.NAME}/" if "/" in each.ENTRY else each.ENTRY for each in exporters.usual()
-    }
+    expected = {f"{each.NAME}/" if "/" in each.ENTRY else each.ENTRY for each in exporters.usual()}
     assert documented == expected
 
 

@@ -1,0 +1,49 @@
+"""``proofdeck refresh``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from generator.authoring import refresh
+from generator.commands.shared.base import counted, load, show
+from generator.commands.shared.exits import exit_code
+from generator.commands.shared.options import (
+    CARDS,
+    CardsOption,
+    DemosOption,
+    EvidenceOption,
+    JsonOption,
+)
+from generator.problems import json_text
+from generator.terminal import echo
+
+NAME = "refresh"
+PLACE = 3
+
+
+def command(
+    cards: CardsOption = CARDS,
+    demos: DemosOption = None,
+    evidence: EvidenceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rewrite the cards' numbers from the evidence, and the evidence's words from the demos."""
+    found, problems = load(cards, demos, evidence)
+    changes: list[refresh.Change] = []
+    reworded: list[Path] = []
+    if found:
+        reworded = refresh.reword(found.evidence)
+        changes, problems = refresh.refresh(found.cards, found.evidence)
+    if as_json:
+        words = [str(path) for path in reworded]
+        echo(json_text({"changes": changes, "reworded": words, "problems": problems}))
+    else:
+        for change in changes:
+            echo(f"{change.place}: {change.before} → {change.after}")
+        for path in reworded:
+            echo(f"{path}: words renewed")
+        show(problems)
+        echo(f"{counted(len(changes), 'number')} rewritten")
+    raise typer.Exit(exit_code(problems))

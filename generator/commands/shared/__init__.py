@@ -1,0 +1,1 @@
+"""What several commands share; each module beside this folder is a command."""
