@@ -14,7 +14,7 @@ MAX_BYTES = 256 * 1024
 """The largest card or ``modules.yml`` that is read; a long card has some 20 KiB."""
 
 ENVIRONMENT_CODES = frozenset({"unreadable"})
-"""Problems that no edit of a file mends: disk, permission."""
+"""Problems that no edit of a file fixes: disk, permission."""
 
 USAGE_CODES = frozenset({"no-folder", "not-a-folder"})
 """Problems of what was asked for, rather than of what stands in a base."""

@@ -204,8 +204,8 @@ def test_no_python_but_the_renderer_and_the_figures_writes_tags() -> None:
         r"""f?["'][^"'`\n]*</?(?:a|p|div|span|svg|g|path|script|meta|td|option)\b[ >{]"""
     )
     files = [f for f in (ROOT / "generator").rglob("*.py") if tag.search(f.read_text("utf-8"))]
-    # The site's icon is a constant; the parser names a comment.
-    assert {file.name for file in files} <= {"render.py", "site.py", "parse.py"}
+    # The parser names a comment.
+    assert {file.name for file in files} <= {"html.py", "parse.py"}
 
 
 def test_scripts_make_no_markup_of_text() -> None:

@@ -140,7 +140,7 @@ def _silences(card: Card, used: set[tuple[str, str]]) -> Iterator[Problem]:
         place = card.places[f"silenced.{code}"]
         if code in never:
             message = f"`{code}` cannot be silenced: {never[code]}"
-            hint = f"Mend the {code.replace('-', ' ')}, and remove this line."
+            hint = "Fix what it names, and remove this line."
             yield Problem(place, "bad-silence", message, hint)
         elif code not in codes:
             message = f"`{code}` is not the code of a rule"
