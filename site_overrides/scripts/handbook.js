@@ -1,54 +1,88 @@
+// @ts-check
 // The handbook shows one thing at a time: the contents, the graph, study, or one card; the address says which.
 (function () {
   "use strict";
-  const { root, handbook, element, say, key, target } = window.pd;
+  const { root, handbook, all, around, element, one, say, key, target } = window.pd;
   if (!handbook) return;
-  const cards = [...document.querySelectorAll(".pd-handbook-main > .pd-card")];
+  const cards = all(".pd-handbook-main > .pd-card");
 
-  // Each card ends with the way to its neighbours.
-  const title = (card) => [...card.querySelectorAll(".pd-title > *")].map((part) => part.cloneNode(true));
+  // --- each card ends with the way to its neighbours --------------------------------------------------
+
+  /** @param {HTMLElement} card */
+  const title = (card) => all(".pd-title > *", card).map((part) => part.cloneNode(true));
+  /**
+   * @param {HTMLElement | undefined} card
+   * @param {string} rel
+   * @param {HTMLElement[]} sign
+   */
+  function link(card, rel, sign) {
+    if (!card) return undefined;
+    const to = { rel, href: `#${card.id}` };
+    return element("a", to, element("small", {}, sign), element("span", {}, title(card)));
+  }
   cards.forEach((card, i) => {
-    const link = (other, rel, sign) =>
-      other && element("a", { rel, href: `#${other.id}` }, element("small", {}, sign), element("span", {}, title(other)));
-    card.append(
-      element("nav", { class: "pd-neighbours", "aria-label": "上一张与下一张 Previous and next" },
-        link(cards[i - 1], "prev", say("← 上一张", "← Previous")), link(cards[i + 1], "next", say("下一张 →", "Next →"))),
+    const neighbours = element(
+      "nav",
+      { class: "pd-neighbours", "aria-label": "上一张与下一张 Previous and next" },
+      link(cards[i - 1], "prev", say("← 上一张", "← Previous")),
+      link(cards[i + 1], "next", say("下一张 →", "Next →")),
     );
+    card.append(neighbours);
   });
 
-  // The sections of the card on screen; styles leave out those that the depth hides.
+  // --- the sections of the card on screen; styles leave out those that the depth hides ----------------
+
   const sections = element("nav", { class: "pd-sections", "aria-label": "本卡目录 Sections of this card" });
-  document.querySelector(".pd-handbook-main").prepend(sections);
-  const heading = (section) => [...section.querySelectorAll(":scope > .pd-half > :is(h3, h4), :scope > h3 > span")];
-  function list(card) {
-    sections.replaceChildren(...[...card.querySelectorAll(":scope > .pd-section")].map((section) =>
-      element("a", { href: `#${section.id}`, "data-section": section.dataset.section },
-        say(...["zh-Hans", "en"].map((lang) => heading(section).find((each) => each.closest("[lang]").lang === lang)?.textContent || "")))));
+  one(".pd-handbook-main").prepend(sections);
+  /**
+   * @param {HTMLElement} section
+   * @param {string} lang
+   */
+  function heading(section, lang) {
+    const headings = all(":scope > .pd-half > :is(h3, h4), :scope > h3 > span", section);
+    return headings.find((each) => around(each, "[lang]")?.lang === lang)?.textContent || "";
+  }
+  /** @param {HTMLElement} section */
+  function entry(section) {
+    const to = { href: `#${section.id}`, "data-section": section.dataset.section };
+    return element("a", to, say(heading(section, "zh-Hans"), heading(section, "en")));
+  }
+  /** @param {HTMLElement} card */
+  const list = (card) => sections.replaceChildren(...all(":scope > .pd-section", card).map(entry));
+
+  // --- what the address names -------------------------------------------------------------------------
+
+  /**
+   * @param {Iterable<HTMLAnchorElement>} links
+   * @param {string} hash
+   * @param {string} sort
+   */
+  function markCurrent(links, hash, sort) {
+    for (const each of links) {
+      if (each.hash === hash) each.setAttribute("aria-current", sort);
+      else each.removeAttribute("aria-current");
+    }
   }
 
-  let shown;
+  /** @type {HTMLElement | null} */
+  let shown = null;
   function show() {
     const found = target();
-    const card = found?.closest(".pd-card:not(.pd-sheet)");
+    const card = around(found, ".pd-card:not(.pd-sheet)");
+    const part = around(found, "#graph, #study");
     for (const each of cards) each.classList.toggle("pd-view", each === card);
     if (card && card !== shown) list(card);
     shown = card;
-    const part = found?.closest("#graph, #study");
-    root.dataset.pdView = card ? "card" : part ? part.id : "contents";
-    for (const link of document.querySelectorAll(".pd-nav a")) {
-      if (link.hash === `#${root.dataset.pdView}`) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
-    for (const link of sections.children) {
-      if (link.hash === location.hash) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
-    }
+    root.dataset.pdView = card ? "card" : part?.id || "contents";
+    markCurrent(all(".pd-nav a", document, HTMLAnchorElement), `#${root.dataset.pdView}`, "page");
+    markCurrent(all("a", sections, HTMLAnchorElement), location.hash, "true");
     if (found && found !== card && !part) found.scrollIntoView();
     else window.scrollTo(0, 0);
   }
   window.addEventListener("hashchange", show);
   show();
 
+  /** @param {1 | -1} by */
   function step(by) {
     const here = cards.findIndex((card) => card.classList.contains("pd-view"));
     const next = cards[here + by];

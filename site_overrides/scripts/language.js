@@ -1,3 +1,4 @@
+// @ts-check
 // 中文, English, or side by side: the document's language and its title follow.
 (function () {
   "use strict";
@@ -13,12 +14,14 @@
   }
   onSet("mode", follow);
 
-  key("l", "换语言：中文、英文、对照", "change language: 中文, English, side by side", () =>
-    set("mode", MODES[(MODES.indexOf(get("mode")) + 1) % MODES.length]),
-  );
+  function next() {
+    const here = MODES.indexOf(get("mode") || "");
+    set("mode", MODES[(here + 1) % MODES.length]);
+  }
+  key("l", "换语言：中文、英文、对照", "change language: 中文, English, side by side", next);
 
   // What the address asks for is kept, as a choice made by hand is.
   const asked = new URLSearchParams(location.search).get("lang");
-  if (MODES.includes(asked)) set("mode", asked);
+  if (asked && MODES.includes(asked)) set("mode", asked);
   follow();
 })();

@@ -1,75 +1,125 @@
+// @ts-check
 // Reading state, in this browser only: what was opened, and what the reader marked as known.
 (function () {
   "use strict";
-  const { store, element, say, words, announce } = window.pd;
+  const { store, all, element, say, words, announce } = window.pd;
 
-  const day = (value) => (/^\d{4}-\d\d-\d\d$/.test(value) ? value : undefined);
-  const state = (value) => (store.isObject(value) ? { opened: day(value.opened), known: value.known === true } : undefined);
-  let unkept = {}; // what storage would not take holds for this page
-  const read = () => Object.assign(store.read("reading", (value) => store.dictionary(value, state)), unkept);
+  // --- what is kept ----------------------------------------------------------------------------------
+
+  /** How far the reader is with a card; `opened` is a day. @typedef {{ opened?: string, known?: boolean }} State */
+
+  /** @param {unknown} value */
+  const day = (value) => (typeof value === "string" && /^\d{4}-\d\d-\d\d$/.test(value) ? value : undefined);
+  /** @param {unknown} value @returns {State | undefined} */
+  function sound(value) {
+    if (!store.isObject(value)) return undefined;
+    return { opened: day(value.opened), known: value.known === true };
+  }
+
+  /** What storage would not take holds for this page. @type {Record<string, State>} */
+  let unkept = {};
+  function read() {
+    return Object.assign(
+      store.read("reading", (value) => store.dictionary(value, sound)),
+      unkept,
+    );
+  }
+  /**
+   * Note a change; whether it was kept.
+   * @param {string} card
+   * @param {State} change
+   */
   function note(card, change) {
-    const all = read();
-    all[card] = { ...all[card], ...change };
-    const kept = store.write("reading", all);
-    unkept = kept ? {} : { ...unkept, [card]: all[card] };
+    const states = read();
+    states[card] = { ...states[card], ...change };
+    const kept = store.write("reading", states);
+    unkept = kept ? {} : { ...unkept, [card]: states[card] };
     mark();
     return kept;
   }
 
   // A card that was called otherwise keeps what was noted under its former ids.
-  for (const card of document.querySelectorAll("article.pd-card[data-formerly]")) {
-    const all = read();
-    const former = card.dataset.formerly.split(" ").find((id) => all[id]);
-    if (former && !all[card.dataset.card]) note(card.dataset.card, all[former]);
+  for (const card of all("article.pd-card[data-formerly]")) {
+    const { card: id = "", formerly = "" } = card.dataset;
+    const states = read();
+    const former = formerly.split(" ").find((each) => states[each]);
+    if (former && !states[id]) note(id, states[former]);
   }
 
-  // Every link or row that names a card says how far the reader is with it.
+  // --- every link or row that names a card says how far the reader is with it -------------------------
+
+  /** @param {HTMLElement} place */
+  function addSign(place) {
+    const sign = element("span", { class: "pd-state", role: "img" });
+    const here = place.querySelector(".pd-state-here") || place.querySelector("td, th") || place;
+    here.append(sign);
+    return sign;
+  }
   function mark() {
-    const all = read();
-    for (const place of document.querySelectorAll("a[data-card], tr[data-card], li[data-card]")) {
-      const state = all[place.dataset.card];
-      let sign = place.querySelector(":scope .pd-state");
-      if (!state) {
-        sign?.remove();
-        continue;
-      }
-      if (!sign) {
-        sign = element("span", { class: "pd-state", role: "img" });
-        (place.querySelector(".pd-state-here") || place.querySelector("td, th") || place).append(sign);
-      }
-      sign.textContent = state.known ? "✓" : "◐";
-      sign.setAttribute("aria-label", state.known ? words("已掌握", "known") : words("读过", "opened"));
+    const states = read();
+    for (const place of all("a[data-card], tr[data-card], li[data-card]")) {
+      const state = states[place.dataset.card || ""];
+      const sign = place.querySelector(":scope .pd-state");
+      if (state) show(state, sign || addSign(place));
+      else sign?.remove();
     }
   }
+  /**
+   * @param {State} state
+   * @param {Element} sign
+   */
+  function show(state, sign) {
+    sign.textContent = state.known ? "✓" : "◐";
+    sign.setAttribute("aria-label", state.known ? words("已掌握", "known") : words("读过", "opened"));
+  }
 
-  for (const card of document.querySelectorAll("article.pd-card[data-card]")) {
-    const id = card.dataset.card;
+  // --- a card's own mark -----------------------------------------------------------------------------
+
+  /**
+   * @param {HTMLElement} card
+   * @param {string} id
+   */
+  function addButton(card, id) {
     const button = element("button", { type: "button", class: "pd-button pd-mark" });
-    const label = () => {
+    function label() {
       const known = Boolean(read()[id]?.known);
       button.setAttribute("aria-pressed", String(known));
       button.replaceChildren(known ? "✓ " : "○ ", ...say("已掌握", "I know this"));
-    };
-    const unkeptHere = element("span", { class: "pd-sheet-about", hidden: true },
-      say("没有存下：浏览器的存储已满，或不允许保存。", "Not kept: this browser's storage is full or blocked."));
+    }
+    const notKept = element(
+      "span",
+      { class: "pd-sheet-about", hidden: true },
+      say("没有存下：浏览器的存储已满，或不允许保存。", "Not kept: this browser's storage is full or blocked."),
+    );
     button.addEventListener("click", () => {
-      unkeptHere.hidden = note(id, { known: !read()[id]?.known });
-      if (!unkeptHere.hidden) announce(unkeptHere.textContent);
+      notKept.hidden = note(id, { known: !read()[id]?.known });
+      if (!notKept.hidden) announce(notKept.textContent);
       label();
     });
     store.follow("reading", label);
     label();
-    const end = [...card.querySelectorAll(":scope > .pd-section, :scope > .pd-more")].at(-1);
-    end?.after(element("p", { class: "pd-mark-line" }, button, " ", unkeptHere));
+    const end = all(":scope > .pd-section, :scope > .pd-more", card).at(-1);
+    end?.after(element("p", { class: "pd-mark-line" }, button, " ", notKept));
+  }
 
-    // Opened is a card of which the insights, or what stands for them, came into view.
+  // Opened is a card of which the insights, or what stands for them, came into view.
+  /**
+   * @param {HTMLElement} card
+   * @param {string} id
+   */
+  function watch(card, id) {
     const seen = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       seen.disconnect();
       if (!read()[id]) note(id, { opened: new Date().toISOString().slice(0, 10) });
     });
-    const section = card.querySelector('[data-section="insights"]') || card;
-    seen.observe(section);
+    seen.observe(card.querySelector('[data-section="insights"]') || card);
+  }
+
+  for (const card of all("article.pd-card[data-card]")) {
+    const { card: id = "" } = card.dataset;
+    addButton(card, id);
+    watch(card, id);
   }
   store.follow("reading", mark);
   mark();

@@ -1,76 +1,127 @@
+// @ts-check
 // Search in both languages: titles before aliases before text; any run of 汉字, any beginning of a Latin word.
 // Titles and aliases are indexed (MiniSearch, which forgives slips of the keyboard); texts are scanned as they are:
 // a thousand cards take some milliseconds, where an index of them would take a phone many seconds to make.
 (function () {
   "use strict";
-  const { handbook, set, element, say, words, languages, key, anchor, address, place, data, library, announce } = window.pd;
+  const { all, around, handbook, set, element, say, words, languages, htmlLang } = window.pd;
+  const { key, anchor, address, place, data, library, announce } = window.pd;
 
+  /** @typedef {[zh: string, en: string]} Pair */
+  /** @typedef {Pick<SearchCard, "module" | "difficulty" | "tags" | "proof">} Facts */
+  /** The data, indexed; of each part the heading and the text in one spelling. */
+  /** @typedef {SearchData & { index: import("minisearch").default, texts: [heading: string, text: string][] }} Index */
+  /** What a term is worth to cards and to parts, by their numbers. */
+  /** @typedef {{ titles: Map<number, number>, parts: Map<number, number> }} Weights */
+  /** A card that is shown, with its parts, best first. @typedef {{ card: SearchCard, parts: SearchPart[] }} Found */
+
+  /** @type {Record<Section, Pair>} */
   const SECTIONS = {
-    answer: ["一句话结论", "In one sentence"], insights: ["核心要义", "Key insights"], derivation: ["推导", "Derivation"],
-    tradeoffs: ["工程权衡", "Trade-offs"], pitfalls: ["常见陷阱", "Pitfalls"], followups: ["追问", "Follow-ups"],
+    answer: ["一句话结论", "In one sentence"],
+    insights: ["核心要义", "Key insights"],
+    derivation: ["推导", "Derivation"],
+    tradeoffs: ["工程权衡", "Trade-offs"],
+    pitfalls: ["常见陷阱", "Pitfalls"],
+    followups: ["追问", "Follow-ups"],
   };
+  /** @type {Record<Difficulty, Pair>} */
   const DIFFICULTIES = { easy: ["基础", "Easy"], medium: ["进阶", "Medium"], hard: ["深入", "Hard"] };
+  /** @type {Record<string, Pair>} */
   const PROOFS = {
-    proven: ["全部已证明", "all proven"], computed: ["含计算或抽样", "some computed or sampled"],
+    proven: ["全部已证明", "all proven"],
+    computed: ["含计算或抽样", "some computed or sampled"],
     measured: ["含实测", "some measured"],
-    stale: ["有过期", "some stale"], none: ["无数字", "no numbers"],
+    stale: ["有过期", "some stale"],
+    none: ["无数字", "no numbers"],
   };
   const CARDS_SHOWN = 20;
   const PARTS_SHOWN = 3;
 
   // --- words ---------------------------------------------------------------------------------------
 
+  /** @param {string} text */
   const normal = (text) => text.normalize("NFKC").toLowerCase();
+  /** @param {string} text */
   const runs = (text) => normal(text).match(/\p{Script=Han}+|(?:(?!\p{Script=Han})[\p{L}\p{N}])+/gu) || [];
+  /** @param {string} text */
   const isHan = (text) => /^\p{Script=Han}/u.test(text);
+  /** @param {string} run */
   const pairs = (run) => Array.from({ length: run.length - 1 }, (_, i) => run.slice(i, i + 2));
   // In the index a run of 汉字 is its characters and its pairs; it is asked for by pairs, or by its one character.
+  /** @param {string} text */
   const indexed = (text) => runs(text).flatMap((run) => (isHan(run) ? [...run, ...pairs(run)] : [run]));
+  /** @param {string} text */
   const asked = (text) => runs(text).flatMap((run) => (isHan(run) && run.length > 1 ? pairs(run) : [run]));
 
-  // How often a term is in a text, up to five times; a Latin one only where a word begins.
+  /**
+   * Where a term begins in a text.
+   * @param {string} text
+   * @param {string} term
+   */
+  function* places(text, term) {
+    for (let at = text.indexOf(term); at >= 0; at = text.indexOf(term, at + term.length)) yield at;
+  }
+
+  /**
+   * How often a term is in a text, up to five times; a Latin one only where a word begins.
+   * @param {string} text
+   * @param {string} term
+   */
   function count(text, term) {
     const anywhere = isHan(term);
     let found = 0;
-    for (let at = text.indexOf(term); at >= 0 && found < 5; at = text.indexOf(term, at + term.length)) {
-      if (anywhere || at === 0 || !/[\p{L}\p{N}]/u.test(text[at - 1]) || isHan(text[at - 1])) found += 1;
+    for (const at of places(text, term)) {
+      const before = text[at - 1] || "";
+      if (anywhere || !/[\p{L}\p{N}]/u.test(before) || isHan(before)) found += 1;
+      if (found === 5) break;
     }
     return found;
   }
 
   // --- finding -------------------------------------------------------------------------------------
 
+  /** @type {Promise<Index> | undefined} */
   let ready;
   function load() {
-    ready ||= Promise.all([data("search"), library("minisearch.js", "MiniSearch")]).then(([found, MiniSearch]) => {
-      const index = new MiniSearch({
-        fields: ["title", "alias"],
-        tokenize: indexed,
-        processTerm: (term) => term,
-        searchOptions: {
-          tokenize: asked,
-          combineWith: "AND",
-          boost: { title: 2 },
-          prefix: (term) => !isHan(term),
-          fuzzy: (term) => (!isHan(term) && term.length > 4 ? 0.2 : false),
-        },
-      });
-      index.addAll(
-        found.cards.map((card, id) => ({
-          id,
-          title: `${card.title.zh} ${card.title.en}`,
-          alias: [...card.aliases.zh, ...card.aliases.en, ...card.tags, card.id.replaceAll("-", " ")].join(" "),
-        })),
-      );
-      const texts = found.parts.map(([, , , , heading, text]) => [normal(heading), normal(text)]);
-      return { ...found, index, texts };
-    });
+    ready ||= Promise.all([data("search"), library("minisearch.js", "MiniSearch")]).then(indexOf);
     return ready;
   }
 
-  // For one term: what each card's title is worth, and what each part is.
+  /** @param {[SearchData, MiniSearchClass]} loaded @returns {Index} */
+  function indexOf([found, MiniSearch]) {
+    const index = new MiniSearch({
+      fields: ["title", "alias"],
+      tokenize: indexed,
+      processTerm: (term) => term,
+      searchOptions: {
+        tokenize: asked,
+        combineWith: "AND",
+        boost: { title: 2 },
+        prefix: (term) => !isHan(term),
+        fuzzy: (term) => (!isHan(term) && term.length > 4 ? 0.2 : false),
+      },
+    });
+    const entries = found.cards.map(({ id: name, title, aliases, tags }, id) => ({
+      id,
+      title: `${title.zh} ${title.en}`,
+      alias: [...aliases.zh, ...aliases.en, ...tags, name.replaceAll("-", " ")].join(" "),
+    }));
+    index.addAll(entries);
+    /** @type {Index["texts"]} */
+    const texts = found.parts.map(([, , , , heading, text]) => [normal(heading), normal(text)]);
+    return { ...found, index, texts };
+  }
+
+  /**
+   * For one term: what each card's title is worth, and what each part is.
+   * @param {Index} index
+   * @param {string} term
+   * @returns {Weights}
+   */
   function weigh({ index, texts }, term) {
+    /** @type {Weights["titles"]} */
     const titles = new Map(index.search(term).map(({ id, score }) => [id, score]));
+    /** @type {Weights["parts"]} */
     const parts = new Map();
     texts.forEach(([heading, text], i) => {
       const hits = 3 * count(heading, term) + count(text, term) / Math.sqrt(1 + text.length / 200);
@@ -81,69 +132,112 @@
     return { titles, parts };
   }
 
-  // Cards in which every term is found somewhere, best first, each with its best parts.
-  function find(found, query, keep) {
-    const { cards, parts } = found;
-    let terms = runs(query).map((term) => [term, weigh(found, term)]);
-    // 汉字 written in one go need not stand in one go: what is found nowhere is looked for pair by pair.
-    terms = terms.flatMap(([term, weight]) =>
-      isHan(term) && term.length > 3 && !weight.titles.size && !weight.parts.size
-        ? pairs(term).map((pair) => [pair, weigh(found, pair)])
-        : [[term, weight]],
-    );
-    const phrase = normal(query.trim());
+  /**
+   * The terms of a query, each with its weights.
+   * @param {Index} index
+   * @param {string} query
+   * @returns {[term: string, weights: Weights][]}
+   */
+  function weighed(index, query) {
+    return runs(query).flatMap((term) => {
+      const weights = weigh(index, term);
+      const nowhere = !weights.titles.size && !weights.parts.size;
+      // 汉字 written in one go need not stand in one go: what is found nowhere is looked for pair by pair.
+      const terms = nowhere && isHan(term) && term.length > 3 ? pairs(term) : undefined;
+      if (!terms) return [[term, weights]];
+      return terms.map((pair) => /** @type {[string, Weights]} */ ([pair, weigh(index, pair)]));
+    });
+  }
+
+  /**
+   * Cards in which every term is found somewhere, best first, each with its best parts.
+   * @param {Index} index
+   * @param {string} query
+   * @param {(card: Facts) => boolean} keep
+   * @returns {Found[]}
+   */
+  function find(index, query, keep) {
+    const { cards, parts } = index;
+    /** @typedef {{ card: SearchCard, met: Set<string>, title: number, parts: Map<number, number> }} Group */
+    /** @type {Map<number, Group>} */
     const groups = new Map();
-    const group = (i) => {
-      if (!groups.has(i)) groups.set(i, { card: cards[i], met: new Set(), title: 0, parts: new Map() });
-      return groups.get(i);
-    };
-    for (const [term, { titles, parts: texts }] of terms) {
-      for (const [i, worth] of titles) {
-        group(i).met.add(term);
+    /** @param {number} i a card */
+    function group(i) {
+      const made = groups.get(i) || { card: cards[i], met: new Set(), title: 0, parts: new Map() };
+      groups.set(i, made);
+      return made;
+    }
+    const terms = weighed(index, query);
+    for (const [term, weights] of terms) {
+      for (const [i, worth] of weights.titles) {
+        const { met } = group(i);
+        met.add(term);
         group(i).title += worth;
       }
-      for (const [i, worth] of texts) {
+      for (const [i, worth] of weights.parts) {
         const { met, parts: own } = group(parts[i][0]);
         met.add(term);
         own.set(i, (own.get(i) || 0) + worth);
       }
     }
-    const met = [...groups.values()].filter((each) => keep(each.card) && terms.every(([term]) => each.met.has(term)));
-    for (const each of met) {
-      each.parts = [...each.parts].map(([i, worth]) => ({ part: parts[i], worth })).sort((a, b) => b.worth - a.worth);
-      const named = Object.values(each.card.title).some((title) => normal(title).includes(phrase));
-      each.score = each.title * (named ? 30 : 10) + (each.parts[0]?.worth || 0) + 0.1 * each.parts.length;
-    }
-    return met.sort((a, b) => b.score - a.score);
+    const phrase = normal(query.trim());
+    return [...groups.values()]
+      .filter(({ card, met }) => keep(card) && terms.every(([term]) => met.has(term)))
+      .map(({ card, title, parts: own }) => {
+        const best = [...own].sort((a, b) => b[1] - a[1]);
+        const named = Object.values(card.title).some((each) => normal(each).includes(phrase));
+        const score = title * (named ? 30 : 10) + (best[0]?.[1] || 0) + 0.1 * best.length;
+        return { card, parts: best.map(([i]) => parts[i]), score };
+      })
+      .sort((a, b) => b.score - a.score);
   }
 
-  // The best parts of a card: a place once, in a language that is shown if it matches there.
-  function best(group) {
+  /**
+   * The best parts of a card: a place once, in a language that is shown if it matches there.
+   * @param {SearchPart[]} parts
+   */
+  function best(parts) {
     const shown = languages();
-    const places = new Map();
-    for (const each of group.parts) {
-      const place = each.part[2];
-      const other = places.get(place);
-      if (!other || (!shown.includes(other.part[3]) && shown.includes(each.part[3]))) places.set(place, each);
+    /** @type {Map<string, SearchPart>} */
+    const chosen = new Map();
+    for (const part of parts) {
+      const other = chosen.get(part[2]);
+      if (!other || (!shown.includes(other[3]) && shown.includes(part[3]))) chosen.set(part[2], part);
     }
-    return [...places.values()].slice(0, PARTS_SHOWN).map((each) => each.part);
+    return [...chosen.values()].slice(0, PARTS_SHOWN);
   }
 
   // --- the words found, marked -----------------------------------------------------------------------
 
-  function marked(text, query) {
+  /**
+   * Where the words of a query stand in a text, in order.
+   * @param {string} text
+   * @param {string} query
+   */
+  function spansOf(text, query) {
     const low = text.toLowerCase();
-    const sought = runs(query);
+    /** @type {[start: number, end: number][]} */
     const spans = [];
-    for (const run of sought) {
-      for (let at = low.indexOf(run); at >= 0 && spans.length < 50; at = low.indexOf(run, at + run.length)) {
+    for (const run of runs(query)) {
+      for (const at of places(low, run)) {
+        if (spans.length === 50) break;
         spans.push([at, at + run.length]);
       }
     }
-    spans.sort((a, b) => a[0] - b[0]);
+    return spans.sort((a, b) => a[0] - b[0]);
+  }
+
+  /**
+   * The piece of a text around the first of the words.
+   * @param {string} text
+   * @param {string} query
+   */
+  function marked(text, query) {
+    const spans = spansOf(text, query);
     const first = spans.length ? spans[0][0] : 0;
     const from = first > 40 ? Math.max(0, text.lastIndexOf(" ", first - 20), first - 40) : 0;
     const to = Math.min(text.length, from + 140);
+    /** @type {Child[]} */
     const made = [from > 0 ? "…" : ""];
     let at = from;
     for (const [start, end] of spans) {
@@ -155,18 +249,20 @@
     return made;
   }
 
-  // On arrival: the section is opened by its anchor; here its words are lit, without touching the page.
-  function light(query, anchor, lang) {
-    if (["zh", "en"].includes(lang) && !languages().includes(lang)) set("mode", "both", { keep: false });
-    const scope = (anchor && document.getElementById(anchor)) || document.querySelector(".pd-card");
-    if (!scope || !window.Highlight) return;
+  /**
+   * Every place of the words in what stands on the page.
+   * @param {Node} scope
+   * @param {string} query
+   */
+  function rangesOf(scope, query) {
     const sought = runs(query);
     const ranges = [];
     const walker = document.createTreeWalker(scope, NodeFilter.SHOW_TEXT);
-    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    while (walker.nextNode()) {
+      const node = /** @type {CharacterData} */ (walker.currentNode);
       const low = node.data.toLowerCase();
       for (const run of sought) {
-        for (let at = low.indexOf(run); at >= 0; at = low.indexOf(run, at + run.length)) {
+        for (const at of places(low, run)) {
           const range = new Range();
           range.setStart(node, at);
           range.setEnd(node, at + run.length);
@@ -174,157 +270,278 @@
         }
       }
     }
+    return ranges;
+  }
+
+  /**
+   * On arrival: the section is opened by its anchor; here its words are lit, without touching the page.
+   * @param {string} query
+   * @param {string} anchor
+   * @param {string | null} lang
+   */
+  function light(query, anchor, lang) {
+    if ((lang === "zh" || lang === "en") && !languages().includes(lang)) set("mode", "both", { keep: false });
+    const scope = (anchor && document.getElementById(anchor)) || document.querySelector(".pd-card");
+    if (!scope || !window.Highlight) return;
+    const ranges = rangesOf(scope, query);
     CSS.highlights.set("pd-search", new Highlight(...ranges));
     const first = ranges.find((range) => range.getClientRects().length);
-    first?.startContainer.parentElement.scrollIntoView({ block: "center" });
+    first?.startContainer.parentElement?.scrollIntoView({ block: "center" });
   }
 
   // --- the dialog ------------------------------------------------------------------------------------
 
-  let dialog, input, list, status, filters;
+  const input = element("input", {
+    type: "search",
+    class: "pd-search-input",
+    role: "combobox",
+    "aria-expanded": "true",
+    "aria-controls": "pd-search-list",
+    "aria-autocomplete": "list",
+    autocomplete: "off",
+    spellcheck: "false",
+    enterkeyhint: "go",
+  });
+  const close = element("button", { type: "button", class: "pd-icon-button" }, "✕");
+  const filters = element("form", { class: "pd-search-filters" });
+  const status = element("p", { class: "pd-search-status" });
+  const list = element("div", { id: "pd-search-list", role: "listbox", class: "pd-search-list" });
+  const bar = element("div", { class: "pd-search-bar" }, input, close);
+  const dialog = element("dialog", { class: "pd-dialog pd-search" }, bar, filters, status, list);
+
+  // --- its options
+
+  const options = () => all('[role="option"]', list);
   let active = -1;
-
-  const options = () => [...list.querySelectorAll('[role="option"]')];
-
+  /** @param {number} number */
   function select(number) {
-    const all = options();
-    all[active]?.removeAttribute("aria-selected");
-    active = all.length ? (number + all.length) % all.length : -1;
-    all[active]?.setAttribute("aria-selected", "true");
-    all[active]?.scrollIntoView({ block: "nearest" });
-    if (active >= 0) input.setAttribute("aria-activedescendant", all[active].id);
+    const every = options();
+    every[active]?.removeAttribute("aria-selected");
+    active = every.length ? (number + every.length) % every.length : -1;
+    const chosen = every[active];
+    chosen?.setAttribute("aria-selected", "true");
+    chosen?.scrollIntoView({ block: "nearest" });
+    if (chosen) input.setAttribute("aria-activedescendant", chosen.id);
     else input.removeAttribute("aria-activedescendant");
   }
 
   let numbered = 0;
-  function option(kind, card, place, lang, query, ...content) {
-    const link = element(
-      "a",
-      { role: "option", id: `pd-option-${numbered++}`, class: `pd-hit pd-hit-${kind}`, tabindex: "-1",
-        href: address(card.id, place, query && { q: query, in: lang }) },
-      content,
-    );
+  /**
+   * @param {{ kind: "card" | "part", card: SearchCard, place?: string, lang?: Lang, query: string }} hit
+   * @param {...Child} content
+   */
+  function option({ kind, card, place, lang, query }, ...content) {
+    /** @type {Record<string, string>} */
+    const asks = {};
+    if (query) asks.q = query;
+    if (query && lang) asks.in = lang;
+    const attributes = {
+      role: "option",
+      id: `pd-option-${numbered++}`,
+      class: `pd-hit pd-hit-${kind}`,
+      tabindex: "-1",
+      href: address(card.id, place, asks),
+    };
+    const link = element("a", attributes, content);
     link.addEventListener("click", () => {
       dialog.close();
-      if (handbook && query) setTimeout(() => light(query, anchor(card.id, place), lang), 50);
+      if (handbook && query) setTimeout(() => light(query, anchor(card.id, place), lang || null), 50);
     });
     return link;
   }
 
+  /** @param {Bilingual} text */
   const both = (text) => say(text.zh, text.en);
 
+  /**
+   * @param {SearchCard} card
+   * @param {Map<string, Bilingual>} modules
+   * @param {string} query
+   */
+  function cardOption(card, modules, query) {
+    const module = modules.get(card.module) || { zh: card.module, en: card.module };
+    const about = [...both(module), " · ", ...say(...DIFFICULTIES[card.difficulty])];
+    return option(
+      { kind: "card", card, query },
+      element("span", { class: "pd-hit-title" }, both(card.title)),
+      element("span", { class: "pd-hit-about" }, about),
+    );
+  }
+  /**
+   * @param {SearchCard} card
+   * @param {SearchPart} part
+   * @param {string} query
+   */
+  function partOption(card, [, section, place, lang, heading, text], query) {
+    const isQuestion = section === "followups" && heading;
+    const question = isQuestion && element("b", {}, marked(heading, query), " ");
+    return option(
+      { kind: "part", card, place, lang, query },
+      element("span", { class: "pd-hit-section" }, say(...SECTIONS[section])),
+      element("span", { class: "pd-hit-text", lang: htmlLang(lang) }, question, marked(text, query)),
+    );
+  }
+
+  /**
+   * @param {Found[]} groups
+   * @param {SearchData} found
+   * @param {string} query
+   */
   function show(groups, found, query) {
     numbered = 0;
     const modules = new Map(found.modules.map((module) => [module.id, module.title]));
-    list.replaceChildren(
-      ...groups.slice(0, CARDS_SHOWN).map((group) => {
-        const { card } = group;
-        const head = option(
-          "card", card, "", undefined, query,
-          element("span", { class: "pd-hit-title" }, both(card.title)),
-          element("span", { class: "pd-hit-about" }, both(modules.get(card.module) || { zh: card.module, en: card.module }),
-            " · ", say(...DIFFICULTIES[card.difficulty])),
-        );
-        const parts = group.parts ? best(group) : [];
-        return element(
-          "div",
-          { role: "group", "aria-label": card.title[languages()[0]], class: "pd-hits" },
-          head,
-          parts.map(([, section, place, lang, heading, text]) =>
-            option(
-              "part", card, place, lang, query,
-              element("span", { class: "pd-hit-section" }, say(...SECTIONS[section])),
-              element("span", { class: "pd-hit-text", lang: lang === "zh" ? "zh-Hans" : "en" },
-                heading && section === "followups" && element("b", {}, marked(heading, query), " "), marked(text, query)),
-            ),
-          ),
-        );
-      }),
-    );
-    const text = groups.length ? words(`${groups.length} 张卡片`, `${groups.length} card${groups.length > 1 ? "s" : ""}`) : words("没有找到", "Nothing found");
+    const shown = groups.slice(0, CARDS_SHOWN).map(({ card, parts }) => {
+      const group = { role: "group", "aria-label": card.title[languages()[0]], class: "pd-hits" };
+      const head = cardOption(card, modules, query);
+      return element(
+        "div",
+        group,
+        head,
+        best(parts).map((part) => partOption(card, part, query)),
+      );
+    });
+    list.replaceChildren(...shown);
+    const text = outcome(groups.length);
     status.textContent = text;
     announce(text);
     active = -1;
     select(0);
   }
+  /** @param {number} number of cards */
+  function outcome(number) {
+    if (!number) return words("没有找到", "Nothing found");
+    return words(`${number} 张卡片`, `${number} card${number > 1 ? "s" : ""}`);
+  }
+
+  // --- its filters
+
+  const fields = () => all("select", filters, HTMLSelectElement);
+  /** Which cards the filters keep. @returns {((card: Facts) => boolean) | undefined} */
+  function filtering() {
+    const { module, difficulty, tag, proof } = Object.fromEntries(
+      fields().map((each) => [each.name, each.value]),
+    );
+    if (!module && !difficulty && !tag && !proof) return undefined;
+    return (card) => {
+      if (module && card.module !== module) return false;
+      if (difficulty && card.difficulty !== difficulty) return false;
+      if (tag && !card.tags.includes(tag)) return false;
+      return !proof || card.proof === proof;
+    };
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} anything
+   * @param {[value: string, text: string][]} choices
+   */
+  function filter(name, anything, choices) {
+    const options = choices.map(([value, text]) => element("option", { value }, text));
+    const any = element("option", { value: "" }, anything);
+    return element("select", { name, "aria-label": anything }, any, options);
+  }
+  /** @param {SearchData} found */
+  function fillFilters({ modules, cards }) {
+    const filled = new Set(cards.map((card) => card.module));
+    const proofs = new Set(cards.map((card) => card.proof));
+    const tags = [...new Set(cards.flatMap((card) => card.tags))].sort();
+    /** @param {Record<string, Pair>} table @returns {[string, string][]} */
+    const labels = (table) => Object.entries(table).map(([value, pair]) => [value, words(...pair)]);
+    filters.replaceChildren(
+      filter(
+        "module",
+        words("全部模块", "All modules"),
+        modules.filter(({ id }) => filled.has(id)).map(({ id, title }) => [id, words(title.zh, title.en)]),
+      ),
+      filter("difficulty", words("难度不限", "Any difficulty"), labels(DIFFICULTIES)),
+      filter(
+        "tag",
+        words("标签不限", "Any tag"),
+        tags.map((tag) => [tag, `#${tag}`]),
+      ),
+      filter(
+        "proof",
+        words("证明状态不限", "Any state of proof"),
+        labels(PROOFS).filter(([value]) => proofs.has(value)),
+      ),
+    );
+  }
+
+  // --- its life
 
   async function update() {
     let found;
     try {
       found = await load();
     } catch {
-      status.textContent = words("搜索数据没有载入，请检查网络", "The search data did not load: check the network");
+      status.textContent = words(
+        "搜索数据没有载入，请检查网络",
+        "The search data did not load: check the network",
+      );
       return;
     }
     const query = input.value.trim();
-    const chosen = Object.fromEntries([...filters.elements].map((each) => [each.name, each.value]));
-    const keep = (card) =>
-      (!chosen.module || card.module === chosen.module) && (!chosen.difficulty || card.difficulty === chosen.difficulty) &&
-      (!chosen.tag || card.tags.includes(chosen.tag)) && (!chosen.proof || card.proof === chosen.proof);
-    if (runs(query).length) show(find(found, query, keep), found, query);
-    else if (Object.values(chosen).some(Boolean)) show(found.cards.filter(keep).map((card) => ({ card })), found, "");
-    else {
+    const keep = filtering();
+    if (runs(query).length) {
+      show(find(found, query, keep || (() => true)), found, query);
+    } else if (keep) {
+      show(
+        found.cards.filter(keep).map((card) => ({ card, parts: [] })),
+        found,
+        "",
+      );
+    } else {
       list.replaceChildren();
-      status.textContent = words("输入中文、英文、别名或缩写", "Type Chinese, English, an alias or an abbreviation");
+      status.textContent = words(
+        "输入中文、英文、别名或缩写",
+        "Type Chinese, English, an alias or an abbreviation",
+      );
     }
     dialog.dataset.query = query; // what is shown answers this
   }
 
-  function filter(name, zh, en, choices) {
-    return element("select", { name, "aria-label": words(zh, en) },
-      element("option", { value: "" }, words(zh, en)),
-      choices.map(([value, text]) => element("option", { value }, text)));
+  /** @param {KeyboardEvent} event */
+  function press(event) {
+    if (event.isComposing) return;
+    if (event.key === "ArrowDown") select(active + 1);
+    else if (event.key === "ArrowUp") select(active - 1);
+    else if (event.key === "Enter") options()[active]?.click();
+    else if (event.key === "Escape")
+      dialog.close(); // Firefox would only empty the field
+    else return;
+    event.preventDefault();
   }
 
-  function make() {
-    input = element("input", {
-      type: "search", class: "pd-search-input", role: "combobox", "aria-expanded": "true", "aria-controls": "pd-search-list",
-      "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false", enterkeyhint: "go",
-    });
-    list = element("div", { id: "pd-search-list", role: "listbox", class: "pd-search-list" });
-    status = element("p", { class: "pd-search-status" });
-    filters = element("form", { class: "pd-search-filters" });
-    const close = element("button", { type: "button", class: "pd-icon-button", onclick: () => dialog.close() }, "✕");
-    dialog = element("dialog", { class: "pd-dialog pd-search", onclick: (event) => event.target === dialog && dialog.close() },
-      element("div", { class: "pd-search-bar" }, input, close), filters, status, list);
+  // Put the dialog into the page when it is first asked for.
+  function attach() {
+    if (dialog.isConnected) return;
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+    close.addEventListener("click", () => dialog.close());
     input.addEventListener("input", update);
+    input.addEventListener("keydown", press);
     filters.addEventListener("change", update);
     filters.addEventListener("submit", (event) => event.preventDefault());
-    input.addEventListener("keydown", (event) => {
-      if (event.isComposing) return;
-      if (event.key === "ArrowDown") select(active + 1);
-      else if (event.key === "ArrowUp") select(active - 1);
-      else if (event.key === "Enter") options()[active]?.click();
-      else if (event.key === "Escape") dialog.close(); // Firefox would only empty the field
-      else return;
-      event.preventDefault();
-    });
     document.body.append(dialog);
-    return { close };
   }
 
-  let parts;
-  async function open() {
-    parts ||= make();
+  // The words of the mode, which may have changed since.
+  function label() {
     const name = words("搜索", "Search");
     dialog.setAttribute("aria-label", name);
     input.setAttribute("aria-label", name);
     input.placeholder = name;
     list.setAttribute("aria-label", words("结果", "Results"));
-    parts.close.setAttribute("aria-label", words("关闭", "Close"));
+    close.setAttribute("aria-label", words("关闭", "Close"));
     status.textContent = words("正在载入…", "Loading…");
+  }
+
+  async function open() {
+    attach();
+    label();
     dialog.showModal();
     input.select();
     try {
-      const { modules, cards } = await load();
-      const label = ([value, [zh, en]]) => [value, words(zh, en)];
-      const present = (field) => new Set(cards.flatMap((card) => card[field]));
-      filters.replaceChildren(
-        filter("module", "全部模块", "All modules", modules.filter((each) => present("module").has(each.id)).map((each) => [each.id, words(each.title.zh, each.title.en)])),
-        filter("difficulty", "难度不限", "Any difficulty", Object.entries(DIFFICULTIES).map(label)),
-        filter("tag", "标签不限", "Any tag", [...present("tags")].sort().map((tag) => [tag, `#${tag}`])),
-        filter("proof", "证明状态不限", "Any state of proof", Object.entries(PROOFS).filter(([value]) => present("proof").has(value)).map(label)),
-      );
+      fillFilters(await load());
     } catch {
       // update() says so.
     }
@@ -332,11 +549,14 @@
   }
 
   key(["/", "s", "f"], "搜索", "search", () => void open());
-  document.addEventListener("click", (event) => event.target.closest('[data-pd-open="search"]') && open());
+  document.addEventListener("click", (event) => around(event.target, '[data-pd-open="search"]') && open());
+
+  // --- arrival from a result --------------------------------------------------------------------------
 
   const arrived = new URLSearchParams(location.search);
-  if (arrived.get("q") && document.querySelector(".pd-card")) {
-    light(arrived.get("q"), place(), arrived.get("in"));
+  const sought = arrived.get("q");
+  if (sought && document.querySelector(".pd-card")) {
+    light(sought, place(), arrived.get("in"));
     const clean = new URL(location.href);
     clean.searchParams.delete("q");
     clean.searchParams.delete("in");

@@ -1,9 +1,11 @@
+// @ts-check
 // What this browser keeps for the reader. Whatever stands there (another program's, half a write, a file put in by hand),
 // a value is read through a check that makes something sound of it; a write says whether it was kept.
 // Inlined in <head> before early.js, which is the first to read.
 (function () {
   "use strict";
   const PREFIX = "proofdeck.";
+  /** @type {Store["SETTINGS"]} */
   const SETTINGS = {
     mode: ["zh", "en", "both"],
     depth: ["answer", "brief", "deep"],
@@ -15,11 +17,18 @@
   try {
     void window.localStorage;
   } catch {
-    const nothing = { getItem: () => null, setItem: () => { throw new DOMException("no storage"); }, removeItem: () => {} };
+    const nothing = {
+      getItem: () => null,
+      setItem: () => {
+        throw new DOMException("no storage");
+      },
+      removeItem: () => {},
+    };
     Reflect.defineProperty(window, "localStorage", { value: nothing });
   }
 
   // Storage may be missing, forbidden or full: none of that stops a page.
+  /** @type {Store["text"]} */
   function text(name) {
     try {
       return localStorage.getItem(PREFIX + name);
@@ -27,6 +36,7 @@
       return null;
     }
   }
+  /** @type {Store["write"]} */
   function write(name, value) {
     try {
       localStorage.setItem(PREFIX + name, JSON.stringify(value));
@@ -35,6 +45,7 @@
       return false;
     }
   }
+  /** @type {Store["remove"]} */
   function remove(name) {
     try {
       localStorage.removeItem(PREFIX + name);
@@ -48,17 +59,23 @@
     return kept;
   }
 
+  /** @type {Store["parsed"]} */
   function parsed(json) {
     try {
-      return JSON.parse(json);
+      return JSON.parse(json || "");
     } catch {
       return null;
     }
   }
+  /** @type {Store["read"]} */
   const read = (name, check) => check(parsed(text(name)));
 
+  /**
+   * @param {unknown} value
+   * @returns {value is Record<string, unknown>}
+   */
   const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-  // Names to values that pass the check; free of the names that every object inherits, such as "constructor".
+  /** @type {Store["dictionary"]} */
   function dictionary(value, check) {
     const made = Object.create(null);
     for (const [name, each] of isObject(value) ? Object.entries(value) : []) {
@@ -70,13 +87,35 @@
 
   function settings() {
     const kept = read("settings", (value) => (isObject(value) ? value : {}));
-    return Object.fromEntries(Object.entries(SETTINGS).filter(([name, all]) => all.includes(kept[name])).map(([name]) => [name, kept[name]]));
+    /** @type {ReturnType<Store["settings"]>} */
+    const sound = {};
+    for (const name of /** @type {SettingName[]} */ (Object.keys(SETTINGS))) {
+      const value = SETTINGS[name].find((each) => each === kept[name]);
+      if (value) sound[name] = value;
+    }
+    return sound;
   }
 
-  // What another tab writes, or clears.
+  /** @type {Store["follow"]} */
   function follow(name, act) {
-    window.addEventListener("storage", (event) => (event.key === null || event.key === PREFIX + name) && act());
+    window.addEventListener("storage", (event) => {
+      if (event.key === null || event.key === PREFIX + name) act();
+    });
   }
 
-  window.pd = { store: { SETTINGS, text, parsed, read, write, remove, works, settings, dictionary, isObject, follow } };
+  /** @type {Store} */
+  const store = {
+    SETTINGS,
+    text,
+    parsed,
+    read,
+    write,
+    remove,
+    works,
+    settings,
+    dictionary,
+    isObject,
+    follow,
+  };
+  window.pd = /** @type {Proofdeck} */ ({ store }); // the rest follows, in core.js and where it is needed
 })();
