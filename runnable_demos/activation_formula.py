@@ -23,19 +23,25 @@ The result
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from runnable_demos.lab.findings import Findings, Line
-from runnable_demos.lab.measure import fake, saved_tensors
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.paper_gpt import (
+    GPT3,
+    PAPER,
+    Departures,
+    PaperAttention,
+    PaperBlock,
+    PaperMLP,
+    PaperPart,
+    Shape,
+    paper_layer_bytes,
+    repeated,
+)
 
 TITLE: Text = {"zh": "激活公式 sbh(34 + 5as/h)", "en": "The activation formula sbh(34 + 5as/h)"}
 QUESTION: Text = {
@@ -120,146 +126,12 @@ class Config:
 PRESETS = {"small": Config(length=16, batch=2, width=32, heads=2, layers=3), "full": Config()}
 
 
-# --- the block -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Length ``s``, batch ``b``, width ``h``, heads ``a``."""
-
-    s: int
-    b: int
-    h: int
-    a: int
-
-
-GPT3 = Shape(s=2048, b=1, h=12288, a=96)
-
-Dropout = Literal["mask", "cpu", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """What may depart from the paper: the dtype, dropout's kernel, the attention core, the mask.
-
-    ``dropout``: ``mask`` saves booleans, as CUDA does; ``cpu`` is ``F.dropout`` on the CPU;
-    ``none`` has no dropout. ``fused`` takes PyTorch's flash kernel for the attention core (without
-    its dropout). ``masked_fill`` masks by a boolean tensor in place of adding −∞.
-    """
-
-    dtype: torch.dtype = torch.bfloat16
-    dropout: Dropout = "mask"
-    fused: bool = False
-    masked_fill: bool = False
-
-
-PAPER = Variant()
-
-
-def drop(x: Tensor, how: Dropout) -> Tensor:
-    """Dropout at 0.1, in one of three ways."""
-    if how == "mask":
-        return torch.native_dropout(x, 0.1, True)[0]
-    return F.dropout(x, 0.1) if how == "cpu" else x
-
-
-class Attention(nn.Module):
-    """Multi-head self-attention, ``(s, b, h)`` to ``(s, b, h)``, with its output dropout."""
-
-    def __init__(self, shape: Shape, variant: Variant) -> None:
-        super().__init__()
-        self.heads, self.variant = shape.a, variant
-        self.qkv = nn.Linear(shape.h, 3 * shape.h, dtype=variant.dtype)
-        self.out = nn.Linear(shape.h, shape.h, dtype=variant.dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The layout keeps ``b·a`` one dimension, so that Q, K and V are views of one tensor."""
-        s, b, h = x.shape
-        a, d = self.heads, h // self.heads
-        Q, K, V = self.qkv(x).view(s, b * a, 3 * d).split(d, dim=-1)  # (s, b·a, d) each
-        Q, K, V = (t.transpose(0, 1) for t in (Q, K, V))  # (b·a, s, d)
-        context = self.fused(Q, K, V, b) if self.variant.fused else self.core(Q, K, V)
-        merged = context.transpose(0, 1).reshape(s, b, h)  # (s, b, h)
-        return drop(self.out(merged), self.variant.dropout)
-
-    def core(self, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-        """Scores, causal mask, softmax, dropout, product with V."""
-        s, d = Q.shape[1:]
-        above = torch.ones(s, s, dtype=torch.bool, device=Q.device).triu(1)
-        if self.variant.masked_fill:
-            S = torch.bmm(Q, K.mT).mul(1 / math.sqrt(d)).masked_fill(above, -math.inf)
-        else:
-            mask = torch.zeros(s, s, dtype=Q.dtype, device=Q.device).masked_fill(above, -math.inf)
-            S = torch.baddbmm(mask, Q, K.mT, alpha=1 / math.sqrt(d))  # (b·a, s, s)
-        return torch.bmm(drop(torch.softmax(S, -1), self.variant.dropout), V)
-
-    def fused(self, Q: Tensor, K: Tensor, V: Tensor, b: int) -> Tensor:
-        """PyTorch's own kernel, which wants ``(b, a, s, d)``."""
-        Q, K, V = (t.unflatten(0, (b, self.heads)) for t in (Q, K, V))
-        return F.scaled_dot_product_attention(Q, K, V, is_causal=True).flatten(0, 1)
-
-
-class MLP(nn.Module):
-    """h → 4h → h with GELU, and its output dropout."""
-
-    def __init__(self, shape: Shape, variant: Variant) -> None:
-        super().__init__()
-        self.variant = variant
-        self.up = nn.Linear(shape.h, 4 * shape.h, dtype=variant.dtype)
-        self.down = nn.Linear(4 * shape.h, shape.h, dtype=variant.dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(s, b, h)`` to ``(s, b, h)``."""
-        return drop(self.down(F.gelu(self.up(x))), self.variant.dropout)
-
-
-class Block(nn.Module):
-    """A pre-norm GPT layer."""
-
-    def __init__(self, shape: Shape, variant: Variant) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(shape.h, dtype=variant.dtype)
-        self.attention = Attention(shape, variant)
-        self.norm2 = nn.LayerNorm(shape.h, dtype=variant.dtype)
-        self.mlp = MLP(shape, variant)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(s, b, h)`` to ``(s, b, h)``."""
-        x = x + self.attention(self.norm1(x))
-        y: Tensor = x + self.mlp(self.norm2(x))
-        return y
-
-
 # --- the measurements ----------------------------------------------------------------------------
 
-Part = Callable[[Shape, Variant], nn.Module]
 
-
-def norms(shape: Shape, variant: Variant) -> nn.Module:
+def norms(shape: Shape, variant: Departures) -> nn.Module:
     """One of the two norms, to be counted twice."""
     return nn.LayerNorm(shape.h, dtype=variant.dtype)
-
-
-def layer_bytes(
-    shape: Shape, variant: Variant = PAPER, part: Part = Block, real: str | None = None
-) -> int:
-    """Bytes that ``part`` saves for its backward, parameters left out.
-
-    On fake tensors, unless ``real`` names a device. The input is itself computed, as between layers.
-    """
-    with nullcontext() if real else fake():
-        with torch.device(real or "cpu"):
-            module = part(shape, variant)
-            leaf = torch.zeros(shape.s, shape.b, shape.h, dtype=variant.dtype, requires_grad=True)
-        x = leaf * 1.0
-        with saved_tensors(exclude=module.parameters()) as saved:
-            module(x)
-        return saved.bytes
-
-
-def stack(layers: int) -> Part:
-    """A part that is ``layers`` blocks; one set of weights serves all, as weights are not counted."""
-    return lambda shape, variant: nn.Sequential(*[Block(shape, variant)] * layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,20 +144,20 @@ class Coefficients:
     hold: bool
 
 
-def solve(shape: Shape, variant: Variant = PAPER, part: Part = Block) -> Coefficients:
+def solve(shape: Shape, variant: Departures = PAPER, part: PaperPart = PaperBlock) -> Coefficients:
     """The coefficients, from sizes that differ in one factor.
 
     Twice the heads in the same width change as²b alone, and then twice the width sbh alone.
     """
     s, b, h, a = shape.s, shape.b, shape.h, shape.a
-    base = layer_bytes(shape, variant, part)
-    as2b = (layer_bytes(replace(shape, a=2 * a), variant, part) - base) / (a * s * s * b)
-    sbh = (layer_bytes(replace(shape, h=2 * h), variant, part) - base) / (s * b * h)
+    base = paper_layer_bytes(shape, variant, part)
+    as2b = (paper_layer_bytes(replace(shape, a=2 * a), variant, part) - base) / (a * s * s * b)
+    sbh = (paper_layer_bytes(replace(shape, h=2 * h), variant, part) - base) / (s * b * h)
     sb = (base - sbh * s * b * h - as2b * a * s * s * b) / (s * b)
     s, b = 3 * s, 2 * b  # a size that has not been looked at
     predicted = s * b * (sbh * h + as2b * a * s + sb)
     return Coefficients(
-        sbh, as2b, sb, layer_bytes(Shape(s, b, h, a), variant, part) == round(predicted)
+        sbh, as2b, sb, paper_layer_bytes(Shape(s, b, h, a), variant, part) == round(predicted)
     )
 
 
@@ -304,45 +176,47 @@ def run(config: Config, progress: Progress) -> Result:
     found["quadratic"] = whole.as2b
     found["per_token"] = whole.sb
     found["coefficients_hold"] = whole.hold
-    attention = solve(shape, part=Attention)
+    attention = solve(shape, part=PaperAttention)
     found["attention_linear"] = attention.sbh
     found["attention_quadratic"] = attention.as2b
-    found["mlp_linear"] = solve(shape, part=MLP).sbh
+    found["mlp_linear"] = solve(shape, part=PaperMLP).sbh
     found["norms_linear"] = 2 * solve(shape, part=norms).sbh
 
     progress(0.4, "departures")
     departures = {
-        "fp32": Variant(dtype=torch.float32),
-        "no_dropout": Variant(dropout="none"),
-        "cpu_dropout": Variant(dropout="cpu"),
+        "fp32": Departures(dtype=torch.float32),
+        "no_dropout": Departures(dropout="none"),
+        "cpu_dropout": Departures(dropout="cpu"),
     }
     for name, variant in departures.items():
         solved = solve(shape, variant)
         found[f"{name}_linear"] = solved.sbh
         found[f"{name}_quadratic"] = solved.as2b
-    more = layer_bytes(shape, Variant(masked_fill=True)) - layer_bytes(shape)
+    more = paper_layer_bytes(shape, Departures(masked_fill=True)) - paper_layer_bytes(shape)
     found["masked_fill_extra"] = more / shape.s**2
 
     progress(0.7, "GPT-3")
-    layer = layer_bytes(GPT3)
-    fused = layer_bytes(GPT3, Variant(fused=True))
+    layer = paper_layer_bytes(GPT3)
+    fused = paper_layer_bytes(GPT3, Departures(fused=True))
     found["gpt3_layer"] = layer
-    found["gpt3_stack"] = layer_bytes(GPT3, part=stack(config.layers))
+    found["gpt3_stack"] = paper_layer_bytes(GPT3, part=repeated(config.layers))
     found["gpt3_layer_fused"] = fused
     found["gpt3_fused_per_sbh"] = fused / (GPT3.s * GPT3.b * GPT3.h)
     found["gpt3_fused_ratio"] = layer / fused
-    parts: dict[str, tuple[int, Part]] = {
+    parts: dict[str, tuple[int, PaperPart]] = {
         "norms": (2, norms),
-        "mlp": (1, MLP),
-        "attention": (1, Attention),
+        "mlp": (1, PaperMLP),
+        "attention": (1, PaperAttention),
     }
     bars = []
     for name, (times, part) in parts.items():
-        nbytes = [times * layer_bytes(replace(GPT3, s=n), PAPER, part) for n in LENGTHS]
+        nbytes = [times * paper_layer_bytes(replace(GPT3, s=n), PAPER, part) for n in LENGTHS]
         bars.append(Line(name, range(len(LENGTHS)), nbytes))
     found.draw("layer_over_length", *bars, places=LENGTHS)
 
     progress(0.9, "real")
-    found["fake_equals_real"] = layer_bytes(shape) == layer_bytes(shape, real=config.device)
+    found["fake_equals_real"] = paper_layer_bytes(shape) == paper_layer_bytes(
+        shape, real=config.device
+    )
     progress(1.0, "")
     return found.result()

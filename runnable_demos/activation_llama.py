@@ -26,12 +26,10 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import fake, saved_tensors
@@ -42,12 +40,14 @@ from runnable_demos.models.llama import (
     LLAMA_13B,
     LLAMA_70B,
     Attention,
-    Block,
+    LlamaBlock,
+    LlamaPart,
     Norm,
     RMSNorm,
     Size,
     SwiGLU,
     Variant,
+    llama_layer_bytes,
     rotary,
 )
 
@@ -172,42 +172,16 @@ UNFUSED: tuple[Norm, ...] = ("functional", "eager")
 
 # --- the measurements ----------------------------------------------------------------------------
 
-Part = Callable[[Size, Variant], nn.Module]
-
 
 def norm(size: Size, variant: Variant) -> nn.Module:
     """One of the two norms, to be counted twice."""
     return RMSNorm(size.h, variant)
 
 
-def layer_bytes(
-    size: Size,
-    b: int,
-    s: int,
-    variant: Variant = DEFAULT,
-    part: Part = Block,
-    real: str | None = None,
-) -> int:
-    """Bytes that ``part`` saves for its backward; parameters and rotary tables are left out.
-
-    On fake tensors, unless ``real`` names a device. The input is itself computed, as between layers.
-    """
-    with nullcontext() if real else fake():
-        with torch.device(real or "cpu"):
-            module = part(size, variant)
-            leaf = torch.zeros(b, s, size.h, dtype=variant.dtype, requires_grad=True)
-            tables = rotary(s, size.h // size.a, variant.dtype)
-        x = leaf * 1.0
-        arguments: tuple[Tensor, ...] = (x, *tables) if part in (Block, Attention) else (x,)
-        with saved_tensors(exclude=[*module.parameters(), *tables]) as saved:
-            module(*arguments)
-        return saved.bytes
-
-
 def stack_bytes(size: Size, s: int, variant: Variant = DEFAULT) -> int:
     """Bytes that all ``L`` layers save, batch 1; one set of weights serves all of them."""
     with fake():
-        block = Block(size, variant)
+        block = LlamaBlock(size, variant)
         tables = rotary(s, size.h // size.a, variant.dtype)
         x = torch.zeros(1, s, size.h, dtype=variant.dtype, requires_grad=True) * 1.0
         with saved_tensors(exclude=[*block.parameters(), *tables]) as saved:
@@ -235,7 +209,7 @@ def solve(b: int, s: int, variant: Variant = DEFAULT) -> Coefficients:
     h, a, gd = size.h, size.a, size.g * size.h // size.a
 
     def measure(s: int = s, b: int = b, **changes: int) -> int:
-        return layer_bytes(replace(size, **changes), b, s, variant)
+        return llama_layer_bytes(replace(size, **changes), b, s, variant)
 
     base = measure()
     gate = (measure(f=2 * size.f) - base) / (s * b * size.f)
@@ -268,7 +242,7 @@ def solve(b: int, s: int, variant: Variant = DEFAULT) -> Coefficients:
 
 # --- the demo ------------------------------------------------------------------------------------
 
-PARTS: dict[str, tuple[int, Part]] = {
+PARTS: dict[str, tuple[int, LlamaPart]] = {
     "norms": (2, norm),
     "attention": (1, Attention),
     "mlp": (1, SwiGLU),
@@ -287,8 +261,8 @@ def run(config: Config, progress: Progress) -> Result:
     found["heads"] = flash.heads
     found["squares"] = flash.squares
     found["per_token"] = flash.tokens
-    real = layer_bytes(SOLVED_ON, b, s, real=config.device)
-    found["fake_equals_real"] = layer_bytes(SOLVED_ON, b, s) == real
+    real = llama_layer_bytes(SOLVED_ON, b, s, real=config.device)
+    found["fake_equals_real"] = llama_layer_bytes(SOLVED_ON, b, s) == real
 
     progress(0.3, "variants")
     math = solve(b, s, Variant(attention="math"))
@@ -305,27 +279,27 @@ def run(config: Config, progress: Progress) -> Result:
 
     progress(0.6, "Llama 2")
     for name, size in MODELS.items():
-        layer = layer_bytes(size, 1, tokens)
+        layer = llama_layer_bytes(size, 1, tokens)
         short = replace(size, L=min(size.L, config.layers))
         found[f"{name}_layer"] = layer
         found[f"{name}_stack"] = stack_bytes(short, tokens)
         found[f"{name}_per_sbh"] = layer / (tokens * size.h)
-        found[f"{name}_math_layer"] = layer_bytes(size, 1, tokens, Variant(attention="math"))
+        found[f"{name}_math_layer"] = llama_layer_bytes(size, 1, tokens, Variant(attention="math"))
 
     seven = LLAMA_7B
     short = replace(seven, L=min(seven.L, config.layers))
     for how in UNFUSED:
         variant = Variant(norm=how)
-        layer = layer_bytes(seven, 1, tokens, variant)
+        layer = llama_layer_bytes(seven, 1, tokens, variant)
         found[f"llama_7b_{how}_norm_layer"] = layer
         found[f"llama_7b_{how}_norm_stack"] = stack_bytes(short, tokens, variant)
         found[f"llama_7b_{how}_norm_per_sbh"] = layer / (tokens * seven.h)
 
     progress(0.9, "parts")
-    layer = layer_bytes(seven, 1, tokens)
+    layer = llama_layer_bytes(seven, 1, tokens)
     bars = []
     for name, (times, part) in PARTS.items():
-        nbytes = [times * layer_bytes(size, 1, tokens, part=part) for size in MODELS.values()]
+        nbytes = [times * llama_layer_bytes(size, 1, tokens, part=part) for size in MODELS.values()]
         found[f"{name}_share"] = nbytes[0] / layer  # 7B is the first
         bars.append(Line(name, range(len(MODELS)), nbytes))
     found.draw("layer_by_part", *bars, places=MODELS)

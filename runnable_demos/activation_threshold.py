@@ -29,12 +29,18 @@ from functools import partial
 import torch
 from torch import nn
 
-from runnable_demos import activation_formula as gpt
-from runnable_demos.activation_llama import layer_bytes
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import fake, saved_tensors
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models import llama
+from runnable_demos.models.paper_gpt import (
+    PAPER,
+    Departures,
+    PaperBlock,
+    Shape,
+    paper_layer_bytes,
+    repeated,
+)
 
 TITLE: Text = {"zh": "激活何时超过参数", "en": "When activations pass parameters"}
 QUESTION: Text = {
@@ -156,13 +162,13 @@ class Gpt:
 
     def parameters(self) -> int:
         """Of all layers."""
-        shape = gpt.Shape(1, 1, self.h, self.a)
-        return self.layers * count(lambda: gpt.Block(shape, gpt.PAPER))
+        shape = Shape(1, 1, self.h, self.a)
+        return self.layers * count(lambda: PaperBlock(shape, PAPER))
 
     def activations(self, tokens: int) -> int:
         """Bytes saved by all layers for one sequence of ``tokens``."""
-        shape = gpt.Shape(tokens, 1, self.h, self.a)
-        return gpt.layer_bytes(shape, gpt.Variant(fused=self.fused), gpt.stack(self.layers))
+        shape = Shape(tokens, 1, self.h, self.a)
+        return paper_layer_bytes(shape, Departures(fused=self.fused), repeated(self.layers))
 
     def crossing(self, bytes_a_parameter: int) -> int:
         """Tokens from which on activations outweigh ``bytes_a_parameter`` for each parameter."""
@@ -171,13 +177,13 @@ class Gpt:
 
 def llama_layer(size: llama.Size) -> int:
     """Parameters of one Llama layer."""
-    return count(lambda: llama.Block(size, llama.DEFAULT))
+    return count(lambda: llama.LlamaBlock(size, llama.DEFAULT))
 
 
 def llama_crossing(size: llama.Size, bytes_a_parameter: int) -> int:
     """The same for a Llama layer with fused attention."""
     limit = bytes_a_parameter * llama_layer(size)
-    return crossing(lambda tokens: layer_bytes(size, 1, tokens), limit)
+    return crossing(lambda tokens: llama.llama_layer_bytes(size, 1, tokens), limit)
 
 
 def model_activations(size: llama.Size, tokens: int, checkpointed: bool) -> int:

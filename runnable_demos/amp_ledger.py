@@ -31,13 +31,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from runnable_demos import memory_breakdown
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import LiveMemory, Saved, fake, saved_tensors
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
-from runnable_demos.memory_breakdown import RECIPES, Block, Trainer, make_tokens
+from runnable_demos.models.gpt import Block, GPTSize, make_tokens
+from runnable_demos.models.recipes import RECIPES, Recipe, Trainer, breakdown
 
 TITLE: Text = {"zh": "混合精度账本", "en": "The AMP ledger"}
 QUESTION: Text = {
@@ -211,7 +211,7 @@ PRESETS = {"small": Config(layers=2, width=64, heads=2, tokens=512), "full": Con
 def make_block(config: Config, mode: Mode) -> Block:
     """A block; autocast keeps its weights in fp32."""
     with torch.device(config.device):
-        block = Block(config.width, config.heads)
+        block = Block(config.width, config.heads, causal=True)
     return block.bfloat16() if mode == "bf16" else block
 
 
@@ -388,27 +388,24 @@ def measure_break_even(config: Config, found: Findings) -> None:
 
 def measure_step(config: Config, found: Findings) -> None:
     """Model states and the peak of a whole step, autocast and bf16 over fp32."""
-    whole = memory_breakdown.Config(
-        layers=config.layers,
-        width=config.width,
-        heads=config.heads,
-        vocabulary=4 * config.width,
-        batch=config.tokens // 64,
-        length=64,
-        device=config.device,
-        seed=config.seed,
-    )
-    fp32, amp, bf16 = (memory_breakdown.breakdown(whole, recipe) for recipe in RECIPES[:3])
+    fp32, amp, bf16 = (breakdown(*begin(config, recipe)) for recipe in RECIPES[:3])
     states = sum(amp.held.values())
     found["states_ratio"] = states / sum(fp32.held.values())
     found["states_bytes_per_param"] = states / amp.parameters
-    found["gradients_are_fp32"] = gradient_dtypes(whole) == {torch.float32}
+    found["gradients_are_fp32"] = gradient_dtypes(config) == {torch.float32}
     found["peak_ratio"] = amp.peak / fp32.peak
     found["bf16_peak_ratio"] = bf16.peak / fp32.peak
 
 
-def gradient_dtypes(config: memory_breakdown.Config) -> set[torch.dtype]:
+def begin(config: Config, recipe: Recipe) -> tuple[Trainer, Tensor]:
+    """A small GPT that has not stepped yet, and its batch in sequences of 64 tokens."""
+    size = GPTSize(config.layers, config.width, config.heads, vocabulary=4 * config.width)
+    trainer = Trainer(size, recipe, config.device)
+    return trainer, make_tokens(size.vocabulary, config.tokens // 64, 64, config.device)
+
+
+def gradient_dtypes(config: Config) -> set[torch.dtype]:
     """The dtypes of all gradients after a backward under autocast."""
-    trainer = Trainer(config, RECIPES[1])
-    trainer.backward(make_tokens(config))
+    trainer, tokens = begin(config, RECIPES[1])
+    trainer.backward(tokens)
     return {gradient.dtype for gradient in trainer.gradients()}

@@ -40,8 +40,8 @@ from torch.utils.checkpoint import checkpoint_sequential, set_checkpoint_early_s
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import count_flops, fake
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.gpt import Block
 from runnable_demos.models.stacks import (
-    Block,
     Forward,
     Layer,
     draw_input,

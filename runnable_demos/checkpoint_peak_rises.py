@@ -36,11 +36,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from runnable_demos.checkpoint_weighted import HalfLayer
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import LiveMemory
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.stacks import (
+    HalfLayer,
     Layer,
     draw_input,
     equal_segments,

@@ -47,6 +47,7 @@ from torch.utils.checkpoint import checkpoint
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import LiveMemory, count_flops, fake
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.stacks import run_layers, step_flops
 
 TITLE: Text = {"zh": "让程序规划检查点", "en": "Letting a program place the checkpoints"}
 QUESTION: Text = {
@@ -296,7 +297,7 @@ def agrees_with_brute_force(cases: int, seed: int) -> bool:
 # --- the stack and its steps -------------------------------------------------------------------------------
 
 
-class Block(nn.Module):
+class UnevenBlock(nn.Module):
     """LayerNorm, up, GELU, down: ``(B, d)`` to ``(B, e)`` through a hidden width ``h``."""
 
     def __init__(self, d: int, h: int, e: int) -> None:
@@ -309,13 +310,6 @@ class Block(nn.Module):
         """``(B, d)`` to ``(B, e)``."""
         y: Tensor = self.down(nn.functional.gelu(self.up(self.norm(x))))
         return y
-
-
-def run_layers(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
-    """Apply ``layers`` one after another."""
-    for layer in layers:
-        x = layer(x)
-    return x
 
 
 def apply_plan(layers: Sequence[nn.Module], plan: Plan, x: Tensor) -> Tensor:
@@ -331,15 +325,15 @@ def apply_plan(layers: Sequence[nn.Module], plan: Plan, x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Peaks:
     held: int
     forward_peak: int
     backward_peak: int
 
 
-def measure_step(
+def measure_peaks(
     layers: Sequence[nn.Module], forward: Callable[[Tensor], Tensor], batch: int, width: int
-) -> _Step:
+) -> _Peaks:
     """Bytes that one step of ``forward`` holds and reaches, beside parameters, gradients and batch.
 
     The input of ``forward`` is itself computed, as an inner layer's is, so that only the graph keeps it.
@@ -363,11 +357,11 @@ def measure_step(
         live.reset_peak()
         loss.backward()
         backward_peak = live.peak
-    return _Step(held, forward_peak, backward_peak)
+    return _Peaks(held, forward_peak, backward_peak)
 
 
 def profile_segments(
-    stack: Callable[[], list[Block]], batch: int, device: str
+    stack: Callable[[], list[UnevenBlock]], batch: int, device: str
 ) -> dict[Segment, Profile]:
     """Profile every kept layer and every checkpointed run of layers.
 
@@ -380,24 +374,18 @@ def profile_segments(
             width = layers[start].norm.normalized_shape[0]
             for stop in range(start + 1, len(layers) + 1):
                 part = layers[start:stop]
-                once = step_flops(part, partial(run_layers, part), batch, width)
+                once = step_flops(partial(run_layers, part), (batch, width), device)
                 for recompute in (False, True) if stop == start + 1 else (True,):
                     whole = (Segment(0, stop - start, recompute),)
                     forward = partial(apply_plan, part, whole)
-                    step = measure_step(part, forward, batch, width)
-                    repeated = step_flops(part, forward, batch, width) - once if recompute else 0
+                    step = measure_peaks(part, forward, batch, width)
+                    repeated = (
+                        step_flops(forward, (batch, width), device) - once if recompute else 0
+                    )
                     profiles[Segment(start, stop, recompute)] = Profile(
                         step.held, step.forward_peak, step.backward_peak, repeated
                     )
     return profiles
-
-
-def step_flops(
-    layers: Sequence[nn.Module], forward: Callable[[Tensor], Tensor], batch: int, width: int
-) -> int:
-    """FLOPs of one forward and backward through ``forward``, its input's gradient included."""
-    z = torch.ones(batch, width, requires_grad=True, device=next(layers[0].parameters()).device)
-    return count_flops(lambda: forward(z * 1.0).sum().backward())
 
 
 def measure_partitioner(
@@ -417,7 +405,7 @@ def measure_partitioner(
         )
         x = torch.ones(batch, width, requires_grad=True, device=next(layers[0].parameters()).device)
         compiled(x).sum().backward()  # the first call compiles, on fake tensors that are no memory
-        step = measure_step(layers, compiled, batch, width)
+        step = measure_peaks(layers, compiled, batch, width)
         own, plain = compiled(x).sum(), run_layers(layers, x).sum()
     return Forecast(
         max(step.forward_peak, step.backward_peak),
@@ -441,24 +429,26 @@ def run(config: Config, progress: Progress) -> Result:
     widths = [draw.randint(1, 4) * config.unit for _ in range(n + 1)]
     hidden = [draw.randint(2, 12) * config.unit for _ in range(n)]
 
-    def stack() -> list[Block]:
+    def stack() -> list[UnevenBlock]:
         with torch.device(config.device):
-            return [Block(d, h, e) for d, h, e in zip(widths, hidden, widths[1:], strict=False)]
+            return [
+                UnevenBlock(d, h, e) for d, h, e in zip(widths, hidden, widths[1:], strict=False)
+            ]
 
     progress(0.0, "profile the segments on fake tensors")
     profiles = profile_segments(stack, config.batch, config.device)
     best = frontier(n, profiles)
     found["plans_on_frontier"] = len(best)
 
-    layers = stack()
-    step_without = step_flops(layers, lambda x: run_layers(layers, x), config.batch, widths[0])
+    layers, shape = stack(), (config.batch, widths[0])
+    step_without = step_flops(partial(run_layers, layers), shape, config.device)
 
     def measured(plan: Plan) -> Forecast:
         def forward(x: Tensor) -> Tensor:
             return apply_plan(layers, plan, x)
 
-        step = measure_step(layers, forward, config.batch, widths[0])
-        flops = step_flops(layers, forward, config.batch, widths[0]) - step_without
+        step = measure_peaks(layers, forward, config.batch, widths[0])
+        flops = step_flops(forward, shape, config.device) - step_without
         return Forecast(max(step.forward_peak, step.backward_peak), flops)
 
     progress(0.4, "apply the plans")

@@ -44,6 +44,7 @@ from torch.utils.checkpoint import (
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import LiveMemory, count_flops
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.gpt import Block
 
 TITLE: Text = {"zh": "选择性重算", "en": "Selective recompute"}
 QUESTION: Text = {
@@ -134,32 +135,27 @@ PRODUCTS = ("qkv", "scores", "context", "proj", "up", "down")
 aten = torch.ops.aten
 
 
-class Block(nn.Module):
-    """A pre-norm transformer block: ``(s, h)`` to ``(s, h)``."""
+class ScoresBlock(Block):
+    """A block without biases for one sequence, ``(s, h)``, whose attention writes its scores out."""
 
     def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.proj = nn.Linear(width, width, bias=False)
-        self.up = nn.Linear(width, 4 * width, bias=False)
-        self.down = nn.Linear(4 * width, width, bias=False)
-        self.core: Callable[[Tensor], Tensor] = self.attend
+        super().__init__(width, heads, bias=False)
+        self.recompute_core = False
 
     def attend(self, qkv: Tensor) -> Tensor:
-        """The attention core: ``(s, 3h)`` to ``(s, h)``, with its ``(a, s, s)`` scores written out."""
+        """The attention core, checkpointed by itself or not: ``(s, 3h)`` to ``(s, h)``."""
+        if not self.recompute_core:
+            return self.core(qkv)
+        y: Tensor = checkpoint(self.core, qkv, use_reentrant=False, preserve_rng_state=False)
+        return y
+
+    def core(self, qkv: Tensor) -> Tensor:
+        """Two matrix products with ``(a, s, s)`` scores and a softmax between them."""
         s, width = qkv.shape[0], qkv.shape[1] // 3
         q, k, v = qkv.view(s, 3, self.heads, width // self.heads).permute(1, 2, 0, 3)
         scores = torch.bmm(q * (width // self.heads) ** -0.5, k.transpose(1, 2))
         context = torch.bmm(scores.softmax(dim=-1), v)
         return context.transpose(0, 1).reshape(s, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(s, h)`` to ``(s, h)``."""
-        x = x + self.proj(self.core(self.qkv(self.norm1(x))))
-        y: Tensor = x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
-        return y
 
 
 class Keep:
@@ -180,7 +176,7 @@ class Keep:
         )
 
 
-def keeping(block: Block, kept: frozenset[str]) -> Callable[[Tensor], Tensor]:
+def keeping(block: nn.Module, kept: frozenset[str]) -> Callable[[Tensor], Tensor]:
     """The block under a checkpoint that keeps the outputs of the products in ``kept``."""
 
     def forward(x: Tensor) -> Tensor:
@@ -233,7 +229,7 @@ def run(config: Config, progress: Progress) -> Result:
     found = Findings(MEASURES, config)
     token = config.tokens
     torch.manual_seed(config.seed)
-    block = Block(config.width, config.heads).to(config.device, torch.bfloat16)
+    block = ScoresBlock(config.width, config.heads).to(config.device, torch.bfloat16)
 
     progress(0.0, "no checkpoint")
     all_held, step = measure(block, config)
@@ -274,9 +270,7 @@ def run(config: Config, progress: Progress) -> Result:
     found["price_ratio"] = price("up") / price("scores")
 
     progress(1.0, "the attention core alone")
-    block.core = lambda qkv: checkpoint(
-        block.attend, qkv, use_reentrant=False, preserve_rng_state=False
-    )
+    block.recompute_core = True
     held, flops = measure(block, config)
     core = Point(held, flops - step)
     found["held_core"] = core.held / token

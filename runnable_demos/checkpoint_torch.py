@@ -44,8 +44,8 @@ from torch.utils.checkpoint import CheckpointError, checkpoint, set_checkpoint_e
 
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.gpt import Block
 from runnable_demos.models.stacks import (
-    Block,
     Forward,
     Layer,
     measure_step,

@@ -40,20 +40,20 @@ from functools import partial
 from itertools import accumulate, pairwise, product
 from math import isqrt
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runnable_demos.activation_checkpointing import trace_step
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.stacks import (
+    HalfLayer,
     Layer,
     equal_segments,
     measure_step,
     run_layers,
     run_segments,
 )
+from runnable_demos.models.tracing import trace_step
 
 TITLE: Text = {"zh": "非均匀最优", "en": "Unequal segments"}
 QUESTION: Text = {
@@ -244,23 +244,7 @@ PRESETS = {
 # --- layers --------------------------------------------------------------------------------------
 
 
-class HalfLayer(nn.Module):
-    """A residual stream in fp32 beside a linear layer in bf16: b/a = 1/2.
-
-    The addition and the casts save nothing; Linear saves its input in bf16.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, width, dtype=torch.bfloat16)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(B, d)`` to ``(B, d)``."""
-        y: Tensor = x + self.linear(x.bfloat16()).float()
-        return y
-
-
-class MLP(nn.Module):
+class MLPLayer(nn.Module):
     """Linear to four times the width, GELU, Linear back: b/a = 9 (x, and twice the wide one)."""
 
     def __init__(self, width: int) -> None:
@@ -278,7 +262,7 @@ KINDS: Mapping[str, Callable[[int], nn.Module]] = {
     "half": HalfLayer,
     "relu": partial(Layer, activation="relu"),
     "gelu": partial(Layer, activation="gelu"),
-    "mlp": MLP,
+    "mlp": MLPLayer,
 }
 WEIGHT: Mapping[str, float] = {"half": 0.5, "relu": 1.0, "gelu": 2.0, "mlp": 9.0}
 """b/a, by kind of layer."""

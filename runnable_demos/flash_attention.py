@@ -41,6 +41,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
+from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import (
     LiveMemory,
@@ -390,11 +391,6 @@ def gradients(attention: Attention, X: list[Tensor]) -> list[Tensor]:
     Q, K, V, dO = X
     O = attention(Q, K, V)
     return [O.detach(), *torch.autograd.grad(O, (Q, K, V), dO)]
-
-
-def relative(X: Tensor, truth: Tensor) -> float:
-    """``‖X − truth‖ / ‖truth‖``, over all elements."""
-    return float((X - truth).norm() / truth.norm())
 
 
 @dataclass(frozen=True, slots=True)

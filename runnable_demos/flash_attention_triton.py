@@ -33,6 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Findings
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
@@ -242,11 +243,6 @@ def exact_attention(Q: Tensor, K: Tensor, V: Tensor, causal: bool) -> tuple[Tens
     if causal:
         S = S.masked_fill(torch.ones_like(S).triu(1).bool(), -math.inf)
     return torch.softmax(S, -1) @ V.double(), torch.logsumexp(S, -1)
-
-
-def relative(X: Tensor, truth: Tensor) -> float:
-    """``‖X − truth‖ / ‖truth‖``, over all elements."""
-    return float((X - truth).norm() / truth.norm())
 
 
 def worst_errors(config: Config, dtype: torch.dtype) -> tuple[float, float]:

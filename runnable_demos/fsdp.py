@@ -195,13 +195,13 @@ def units(sizes: Sequence[int], width: int, device: str) -> nn.Sequential:
     return nn.Sequential(*(zero.stack(size, width, device) for size in sizes))
 
 
-def checkpointed(layers: int, around: int, width: int, device: str) -> zero.Trainer:
+def checkpointed(layers: int, around: int, width: int, device: str) -> zero.Wrapped:
     """One unit a layer, and a checkpoint around every ``around`` of them."""
     groups = [units([1] * around, width, device) for _ in range(layers // around)]
     model = nn.Sequential(*(Checkpointed(group) for group in groups))
     for unit in (*(unit for group in groups for unit in group), model):
         fully_shard(unit, reshard_after_forward=True)
-    return zero.Trainer(model, torch.optim.Adam(model.parameters(), foreach=False))
+    return zero.Wrapped(model, torch.optim.Adam(model.parameters(), foreach=False))
 
 
 def no_prefetch(module: nn.Module) -> None:
@@ -225,7 +225,7 @@ class Peaks:
 
 
 def peaks(
-    build: Callable[[], zero.Trainer],
+    build: Callable[[], zero.Wrapped],
     batch: Tensor,
     prepare: Callable[[nn.Module], None] | None = None,
 ) -> Peaks:
@@ -258,7 +258,7 @@ def peaks(
         return Peaks(rest, forward, backward, live.current - books, live.timeline[before:])
 
 
-def gathers(trainer: zero.Trainer, batch: Tensor) -> int:
+def gathers(trainer: zero.Wrapped, batch: Tensor) -> int:
     """Bytes of the whole messages of all all-gathers in the second step."""
     trainer.step(batch)
     with Collectives() as collectives:
@@ -275,7 +275,7 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
     torch.manual_seed(config.seed + dist.get_rank())
     batch = torch.randn(config.rows, width, device=device)
 
-    def stack(sizes: Sequence[int]) -> Callable[[], zero.Trainer]:
+    def stack(sizes: Sequence[int]) -> Callable[[], zero.Wrapped]:
         return lambda: zero.fsdp(units(sizes, width, device))
 
     report: dict[str, Any] = {

@@ -31,6 +31,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import LiveMemory, count_flops
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
@@ -210,11 +211,6 @@ def gradients(model: nn.Module, batches: Sequence[Tensor], loss: Loss, scale: fl
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
 
-def error(found: Tensor, expected: Tensor) -> float:
-    """Relative error in the norm."""
-    return float((found - expected).norm() / expected.norm())
-
-
 # --- equal and unequal ---------------------------------------------------------------------------
 
 
@@ -234,7 +230,7 @@ def compare(config: Config, model: nn.Module, seed: int) -> float:
     torch.manual_seed(seed)  # the same for both, as far as dropout is concerned
     expected = gradients(model, [whole], mean_square, 1.0)
     torch.manual_seed(seed)
-    return error(gradients(model, whole.chunk(m), mean_square, 1 / m), expected)
+    return relative(gradients(model, whole.chunk(m), mean_square, 1 / m), expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +271,8 @@ def tokens(config: Config) -> Tokens:
     (sum(each[i][kept[i]].mean() for i in range(2)) / 2).backward()  # type: ignore[union-attr]
     assert each.grad is not None
     return Tokens(
-        error=error(gradients(model, rows, loss("mean"), 1 / 2), expected),
-        fixed=error(gradients(model, rows, loss("sum"), 1 / count), expected),
+        error=relative(gradients(model, rows, loss("mean"), 1 / 2), expected),
+        fixed=relative(gradients(model, rows, loss("sum"), 1 / count), expected),
         weight=float(each.grad[1, 0] / each.grad[0, 0]),
     )
 

@@ -33,6 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import LiveMemory, allocator_peak, count_flops, fake, saved_tensors
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
@@ -267,7 +268,7 @@ def worst_error(config: Config) -> float:
     for loss in ways(config.chunks).values():
         found = results(loss, *draw(config.device, config.seed, torch.float32))
         for ours, truth in zip(found, exact, strict=True):
-            worst = max(worst, float((ours - truth).norm() / truth.norm()))
+            worst = max(worst, relative(ours, truth))
     return worst
 
 

@@ -29,9 +29,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
-from runnable_demos import memory_breakdown
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.gpt import GPTSize, build, make_tokens
 
 TITLE: Text = {"zh": "损失缩放", "en": "Loss scaling"}
 QUESTION: Text = {
@@ -249,18 +249,9 @@ ACCUMULATED = (0, 2, 4, 6, 8, 10, 12, 14)
 def lost_share(config: Config, dtype: torch.dtype, scale: float) -> float:
     """The share of zeros among the gradients that reach the outputs of a GPT's 16-bit Linears."""
     torch.manual_seed(config.seed)
-    model_config = memory_breakdown.Config(
-        layers=config.layers,
-        width=config.width,
-        heads=2,
-        vocabulary=256,
-        batch=4,
-        length=64,
-        device=config.device,
-        seed=config.seed,
-    )
-    model = memory_breakdown.build(model_config)
-    tokens = memory_breakdown.make_tokens(model_config)
+    size = GPTSize(config.layers, config.width, heads=2, vocabulary=256)
+    model = build(size, config.device)
+    tokens = make_tokens(size.vocabulary, 4, 64, config.device)
     found: list[Tensor] = []
 
     def watch(_: nn.Module, __: object, output: Tensor) -> None:

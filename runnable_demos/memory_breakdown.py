@@ -28,22 +28,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from runnable_demos.lab.findings import Findings, Line
-from runnable_demos.lab.measure import (
-    CATEGORIES,
-    Category,
-    LiveMemory,
-    allocator_peak,
-    fake,
-    storage_bytes,
-)
+from runnable_demos.lab.measure import Category, LiveMemory, allocator_peak, fake
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.gpt import GPTSize, build, make_tokens
+from runnable_demos.models.recipes import RECIPES, Breakdown, Recipe, Trainer, breakdown
 
 GPU = 3
 TITLE: Text = {"zh": "训练显存账本", "en": "The training-memory ledger"}
@@ -458,200 +452,27 @@ PRESETS = {
 }
 
 
-# --- a small GPT ---------------------------------------------------------------------------------
-
-
-class Block(nn.Module):
-    """Pre-norm attention and MLP, ``(b, s, h)`` to the same."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Add what attention and the MLP find."""
-        b, s, h = x.shape
-        qkv = self.qkv(self.norm1(x)).view(b, s, 3, self.heads, h // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (b, a, s, h/a)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(b, s, h))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))  # type: ignore[no-any-return]
-
-
-class GPT(nn.Module):
-    """Tokens ``(b, s)`` to logits ``(b, s, V)``."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(config.vocabulary, config.width)
-        blocks = (Block(config.width, config.heads) for _ in range(config.layers))
-        self.blocks = nn.Sequential(*blocks)
-        self.norm = nn.LayerNorm(config.width)
-        self.head = nn.Linear(config.width, config.vocabulary, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Logits of the next token."""
-        logits: Tensor = self.head(self.norm(self.blocks(self.embed(tokens))))
-        return logits
-
-
-def build(config: Config) -> GPT:
-    """The model, with random fp32 weights."""
-    with torch.device(config.device):
-        return GPT(config)
-
-
-# --- recipes -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """In which precision weights, gradients and the optimizer's own copy are held."""
-
-    name: str
-    weights: torch.dtype = torch.float32
-    autocast: bool = False
-    master: bool = False
-    fp32_gradients: Literal["no", "instead", "too"] = "no"
-
-
-BF16 = torch.bfloat16
-RECIPES = (
-    Recipe("fp32"),
-    Recipe("amp", autocast=True),
-    Recipe("bf16", BF16),
-    Recipe("bf16_master", BF16, master=True),
-    Recipe("bf16_master_fp32_grads", BF16, master=True, fp32_gradients="instead"),
-    Recipe("bf16_master_both_grads", BF16, master=True, fp32_gradients="too"),
-)
-
-
-class Trainer:
-    """One model and Adam, by one recipe; ``backward`` and ``update`` are the halves of a step."""
-
-    def __init__(self, config: Config, recipe: Recipe) -> None:
-        self.recipe = recipe
-        self.device = config.device
-        self.model = build(config).to(recipe.weights)
-        self.weights: list[Tensor] = list(self.model.parameters())
-        self.masters = [w.detach().float() for w in self.weights] if recipe.master else []
-        stepped = self.masters or self.weights
-        # With 16-bit gradients alone the update goes tensor by tensor, as a fused kernel would.
-        one_by_one = recipe.master and recipe.fp32_gradients == "no"
-        groups = [[p] for p in stepped] if one_by_one else [stepped]
-        self.optimizers = [torch.optim.Adam(group, foreach=True) for group in groups]
-        if recipe.fp32_gradients == "instead":
-            for w, m in zip(self.weights, self.masters, strict=True):
-                w.register_post_accumulate_grad_hook(lambda w, m=m: move_gradient(w, m))
-
-    def backward(self, tokens: Tensor) -> None:
-        """Forward and backward; afterwards every gradient is there, in the form that is kept."""
-        kind = torch.device(self.device).type
-        with torch.autocast(kind, BF16, enabled=self.recipe.autocast):
-            logits = self.model(tokens[:, :-1])
-        loss = F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
-        del logits
-        loss.backward()
-        if self.recipe.fp32_gradients == "too":
-            for w, m in zip(self.weights, self.masters, strict=True):
-                m.grad = gradient(w).float()
-
-    def update(self) -> None:
-        """Step, and set the gradients to None."""
-        if len(self.optimizers) > 1:
-            for w, m, optimizer in zip(self.weights, self.masters, self.optimizers, strict=True):
-                m.grad = gradient(w).float()
-                optimizer.step()
-                m.grad = None
-        else:
-            self.optimizers[0].step()
-        if self.masters:
-            with torch.no_grad():
-                torch._foreach_copy_(self.weights, self.masters)
-        for p in (*self.weights, *self.masters):
-            p.grad = None
-
-    def gradients(self) -> list[Tensor]:
-        """Every gradient that is held."""
-        return [p.grad for p in (*self.weights, *self.masters) if p.grad is not None]
-
-    def moments(self) -> list[object]:
-        """Adam's state: m, v and a step counter a tensor."""
-        return [optimizer.state for optimizer in self.optimizers]
-
-
-def gradient(weight: Tensor) -> Tensor:
-    """The gradient that a backward has left."""
-    assert weight.grad is not None
-    return weight.grad
-
-
-def move_gradient(weight: Tensor, master: Tensor) -> None:
-    """Add the 16-bit gradient to the fp32 one and drop it, as soon as it is there."""
-    arrived = gradient(weight).float()
-    master.grad = arrived if master.grad is None else master.grad + arrived
-    weight.grad = None
-
-
 # --- measuring -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Breakdown:
-    """One step: bytes of each part once all gradients are there, and the peak by category."""
-
-    parameters: int
-    held: Mapping[str, int]
-    peak: int
-    at_peak: Mapping[Category, int]
-    timeline: list[dict[Category, int]]
-    update_peak: int
-    """The most bytes alive during the update alone."""
+def gpt_size(config: Config) -> GPTSize:
+    """The GPT's."""
+    return GPTSize(config.layers, config.width, config.heads, config.vocabulary)
 
 
-def make_tokens(config: Config) -> Tensor:
-    """A batch ``(b, s + 1)``: each token is to predict the next."""
-    shape = (config.batch, config.length + 1)
-    return torch.randint(config.vocabulary, shape, device=config.device)
+def begin(config: Config, recipe: Recipe) -> tuple[Trainer, Tensor]:
+    """A trainer that has not stepped yet, and its batch."""
+    return Trainer(gpt_size(config), recipe, config.device), draw_batch(config)
 
 
-def breakdown(config: Config, recipe: Recipe) -> Breakdown:
-    """Measure the second step of a recipe."""
-    trainer, tokens = Trainer(config, recipe), make_tokens(config)
-    trainer.backward(tokens)
-    trainer.update()
-    with LiveMemory(model=trainer.model, inputs=tokens) as live:
-        live.register("optimizer", [trainer.masters, trainer.moments()])
-        start = len(live.timeline)
-        trainer.backward(tokens)
-        live.register("gradients", trainer.gradients())
-        held = {
-            "weights": storage_bytes(trainer.weights),
-            "gradients": storage_bytes(trainer.gradients()),
-            "master": storage_bytes(trainer.masters),
-            "moments": storage_bytes(trainer.moments()),
-        }
-        live.reset_peak()
-        trainer.update()
-    numbers = sum(w.numel() for w in trainer.weights)
-    timeline = [by_category(row) for row in live.timeline[start:]]
-    peak = max(timeline, key=lambda row: sum(row.values()))
-    return Breakdown(numbers, held, sum(peak.values()), peak, timeline, live.peak)
-
-
-def by_category(row: tuple[int, ...]) -> dict[Category, int]:
-    """One row of a timeline by name; the batch is too small for a category of its own."""
-    named = dict(zip(CATEGORIES, row, strict=True))
-    named["other"] += named.pop("inputs")
-    return named
+def draw_batch(config: Config) -> Tensor:
+    """Random tokens, ``(b, s + 1)``."""
+    return make_tokens(config.vocabulary, config.batch, config.length, config.device)
 
 
 def backward_peaks(config: Config) -> tuple[int, int]:
     """Peaks of forward and backward in the first step and in the second, fp32, in bytes."""
-    trainer, tokens = Trainer(config, RECIPES[0]), make_tokens(config)
+    trainer, tokens = begin(config, RECIPES[0])
     peaks = []
     with LiveMemory(model=trainer.model, inputs=tokens) as live:
         for _ in range(2):
@@ -664,7 +485,7 @@ def backward_peaks(config: Config) -> tuple[int, int]:
 
 def update_transient(config: Config, foreach: bool = False, fused: bool = False) -> int:
     """How far one Adam step rises above what is held before and after it, in bytes."""
-    model = build(config)
+    model = build(gpt_size(config), config.device)
     optimizer = torch.optim.Adam(model.parameters(), foreach=foreach, fused=fused)
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
@@ -677,7 +498,7 @@ def update_transient(config: Config, foreach: bool = False, fused: bool = False)
 
 def allocated(config: Config, recipe: Recipe) -> int:
     """On a GPU: how far a step raises the allocator's peak above the states."""
-    trainer, tokens = Trainer(config, recipe), make_tokens(config)
+    trainer, tokens = begin(config, recipe)
     trainer.backward(tokens)
     trainer.update()
 
@@ -690,7 +511,7 @@ def allocated(config: Config, recipe: Recipe) -> int:
 
 def sgd_step(config: Config) -> LiveMemory:
     """The second step of fp32 with plain SGD, which keeps no state."""
-    model, tokens = build(config), make_tokens(config)
+    model, tokens = build(gpt_size(config), config.device), draw_batch(config)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=True)
     live = LiveMemory(model=model, optimizer=optimizer, inputs=tokens)
     with live:
@@ -729,7 +550,7 @@ def run(config: Config, progress: Progress) -> Result:
     steps: dict[str, Breakdown] = {}
     for number, recipe in enumerate(RECIPES):
         progress(0.5 * number / len(RECIPES), recipe.name)
-        steps[recipe.name] = breakdown(config, recipe)
+        steps[recipe.name] = breakdown(*begin(config, recipe))
         find_step(recipe.name, steps[recipe.name], found)
     fp32, master = steps["fp32"], steps["bf16_master"]
     P = fp32.parameters

@@ -32,7 +32,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, UntypedStorage, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
@@ -40,6 +39,7 @@ from torch.utils.checkpoint import checkpoint
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import LiveMemory, count_flops, saved_tensors
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.gpt import Block
 
 TITLE: Text = {"zh": "激活卸载", "en": "Offloading activations"}
 QUESTION: Text = {
@@ -190,30 +190,6 @@ class Config:
 
 
 PRESETS = {"small": Config(blocks=6, width=16, batch=8, heads=2, length=64), "full": Config()}
-
-
-class Block(nn.Module):
-    """A pre-norm Transformer block, ``(b, s, h)`` to the same; 24h² + 4sh FLOPs a token forward."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """One block."""
-        b, s, h = x.shape
-        q, k, v = (
-            t.view(b, s, self.heads, -1).transpose(1, 2)
-            for t in self.qkv(self.norms[0](x)).chunk(3, dim=-1)
-        )
-        attention = F.scaled_dot_product_attention(q, k, v)
-        x = x + self.out(attention.transpose(1, 2).reshape(b, s, h))
-        return x + self.down(F.gelu(self.up(self.norms[1](x))))  # type: ignore[no-any-return]
 
 
 def forward(blocks: Iterable[nn.Module], x: Tensor, *, checkpointed: bool = False) -> Tensor:

@@ -39,6 +39,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab import collectives, ranks
+from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import saved_tensors
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
@@ -279,7 +280,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return out
 
 
-class Block(nn.Module):
+class SplitBlock(nn.Module):
     """A pre-norm block without biases, of which this rank has ``a/t`` heads and ``4h/t`` columns.
 
     With ``sequence`` its input and output are this rank's ``s/t`` rows, otherwise all of them.
@@ -345,14 +346,14 @@ class Block(nn.Module):
 # --- in each rank --------------------------------------------------------------------------------
 
 
-def rows(x: Tensor, block: Block) -> Tensor:
+def rows(x: Tensor, block: SplitBlock) -> Tensor:
     """What of ``(s, b, h)`` this rank gives to the block."""
     return x.chunk(block.group.size())[block.group.rank()].clone() if block.sequence else x.clone()
 
 
 def memory(config: Config, group: Group, *, sequence: bool) -> int:
     """Bytes that a block saves on this rank, in bf16 with dropout."""
-    block = Block(config, group, sequence=sequence, p=0.1, dtype=torch.bfloat16)
+    block = SplitBlock(config, group, sequence=sequence, p=0.1, dtype=torch.bfloat16)
     x = torch.randn(config.length, config.batch, config.width, device=config.device)
     x = rows(x.bfloat16(), block).requires_grad_()
     with saved_tensors(block.parameters()) as saved:
@@ -362,7 +363,7 @@ def memory(config: Config, group: Group, *, sequence: bool) -> int:
 
 def traffic(config: Config, group: Group, *, sequence: bool, again: bool) -> list[list[Any]]:
     """Collectives of a forward and backward, as ``[kind, bytes]``; ``again``: block checkpointed."""
-    block = Block(config, group, sequence=sequence, p=0.1, dtype=torch.bfloat16)
+    block = SplitBlock(config, group, sequence=sequence, p=0.1, dtype=torch.bfloat16)
     x = torch.randn(config.length, config.batch, config.width, device=config.device)
     x = rows(x.bfloat16(), block).requires_grad_()
     with collectives.Collectives() as issued:
@@ -375,14 +376,9 @@ def traffic(config: Config, group: Group, *, sequence: bool, again: bool) -> lis
     return [[call.kind, call.nbytes] for call in issued.calls]
 
 
-def relative(found: Tensor, expected: Tensor) -> float:
-    """The norm of their difference over that of ``expected``."""
-    return float((found - expected).norm() / expected.norm())
-
-
 def errors(config: Config, group: Group, alone: Group, *, sequence: bool) -> float:
     """Largest relative error of output and gradients against the block in one piece, in fp64."""
-    make = partial(Block, config, p=0.0, dtype=torch.float64)
+    make = partial(SplitBlock, config, p=0.0, dtype=torch.float64)
     block, whole = make(group, sequence=sequence), make(alone, sequence=False)
     generator = torch.Generator().manual_seed(config.seed)
     shape = config.length, config.batch, config.width
@@ -404,7 +400,7 @@ def errors(config: Config, group: Group, alone: Group, *, sequence: bool) -> flo
 
 def ranks_agree(config: Config, group: Group, seed: int) -> bool:
     """Whether tensor parallelism gives the same output on all ranks, with dropout from ``seed``."""
-    block = Block(config, group, sequence=False, p=0.1, dtype=torch.float32)
+    block = SplitBlock(config, group, sequence=False, p=0.1, dtype=torch.float32)
     torch.manual_seed(config.seed)
     x = torch.randn(config.length, config.batch, config.width, device=config.device)
     torch.manual_seed(seed)

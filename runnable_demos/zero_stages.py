@@ -208,7 +208,7 @@ PRESETS = {"small": Config(ranks=2, width=32), "full": Config()}
 
 
 def states(
-    build: Callable[[nn.Module], zero.Trainer], model: Callable[[], nn.Module], batch: Tensor
+    build: Callable[[nn.Module], zero.Wrapped], model: Callable[[], nn.Module], batch: Tensor
 ) -> tuple[dict[str, int], Tensor]:
     """Bytes on this rank in the third step, by category, and the weights after it.
 

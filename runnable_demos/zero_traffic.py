@@ -268,7 +268,7 @@ class ByHand:
 # --- in each rank --------------------------------------------------------------------------------
 
 
-def accumulate(trainer: zero.Trainer, batches: Tensor, *, keep: bool) -> None:
+def accumulate(trainer: zero.Wrapped, batches: Tensor, *, keep: bool) -> None:
     """One step over several micro-batches; gradients are reduced in the last one alone.
 
     With ``keep`` FSDP leaves its parameters gathered between micro-batches.
@@ -288,7 +288,7 @@ def accumulate(trainer: zero.Trainer, batches: Tensor, *, keep: bool) -> None:
     trainer.optimizer.zero_grad()
 
 
-def keep_last(model: nn.Sequential) -> zero.Trainer:
+def keep_last(model: nn.Sequential) -> zero.Wrapped:
     """Stage 3, where the last unit stays gathered: its backward comes next anyway."""
     trainer = zero.fsdp(model)
     last = model[-1]
@@ -316,7 +316,7 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
 
     by_hand = ByHand(model())
     bf16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
-    trainers: dict[str, zero.Trainer | ByHand] = {
+    trainers: dict[str, zero.Wrapped | ByHand] = {
         **{f"stage{i}": build(model()) for i, build in enumerate(zero.STAGES)},
         "stage2_by_hand": by_hand,
         "stage3_keep_last": keep_last(model()),
@@ -328,7 +328,7 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
         count(name, partial(trainer.step, batches[0]))
 
     reference = trainers["stage0"]
-    assert isinstance(reference, zero.Trainer)
+    assert isinstance(reference, zero.Wrapped)
     weights = torch.cat([p.detach().flatten() for p in by_hand.module.parameters()])
     report["difference"] = float((weights - zero.flat(reference)).abs().max())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -16,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+
+from runnable_demos.lab.measure import fake, saved_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ class SwiGLU(nn.Module):
         return y
 
 
-class Block(nn.Module):
+class LlamaBlock(nn.Module):
     """One pre-norm layer."""
 
     def __init__(self, size: Size, variant: Variant) -> None:
@@ -207,7 +210,7 @@ class Llama(nn.Module):
         super().__init__()
         self.size, self.dtype, self.checkpointed = size, variant.dtype, checkpointed
         self.embedding = nn.Embedding(size.V, size.h, dtype=variant.dtype)
-        self.blocks = nn.ModuleList(Block(size, variant) for _ in range(size.L))
+        self.blocks = nn.ModuleList(LlamaBlock(size, variant) for _ in range(size.L))
         self.norm = RMSNorm(size.h, variant)
         self.head = nn.Linear(size.h, size.V, bias=False, dtype=variant.dtype)
 
@@ -223,3 +226,30 @@ class Llama(nn.Module):
                 x = block(x, cos, sin)
         logits = self.head(self.norm(x)).float()
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+LlamaPart = Callable[[Size, Variant], nn.Module]
+
+
+def llama_layer_bytes(
+    size: Size,
+    b: int,
+    s: int,
+    variant: Variant = DEFAULT,
+    part: LlamaPart = LlamaBlock,
+    real: str | None = None,
+) -> int:
+    """Bytes that ``part`` saves for its backward; parameters and rotary tables are left out.
+
+    On fake tensors, unless ``real`` names a device. The input is itself computed, as between layers.
+    """
+    with nullcontext() if real else fake():
+        with torch.device(real or "cpu"):
+            module = part(size, variant)
+            leaf = torch.zeros(b, s, size.h, dtype=variant.dtype, requires_grad=True)
+            tables = rotary(s, size.h // size.a, variant.dtype)
+        x = leaf * 1.0
+        arguments: tuple[Tensor, ...] = (x, *tables) if part in (LlamaBlock, Attention) else (x,)
+        with saved_tensors(exclude=[*module.parameters(), *tables]) as saved:
+            module(*arguments)
+        return saved.bytes

@@ -32,7 +32,7 @@ def stack(layers: int, width: int, device: str) -> nn.Sequential:
 
 
 @dataclass(frozen=True, slots=True)
-class Trainer:
+class Wrapped:
     """A wrapped model with its optimizer."""
 
     module: nn.Module
@@ -56,27 +56,27 @@ class Trainer:
         self.optimizer.zero_grad()
 
 
-def ddp(model: nn.Module, *, views: bool = True) -> Trainer:
+def ddp(model: nn.Module, *, views: bool = True) -> Wrapped:
     """Stage 0. With ``views`` the gradients live in the buckets that are reduced."""
     module = DistributedDataParallel(model, gradient_as_bucket_view=views)
-    return Trainer(module, Adam(module.parameters(), foreach=False))
+    return Wrapped(module, Adam(module.parameters(), foreach=False))
 
 
-def ddp_zero1(model: nn.Module) -> Trainer:
+def ddp_zero1(model: nn.Module) -> Wrapped:
     """Stage 1: each rank updates the parameters that it is given, and broadcasts them."""
     module = DistributedDataParallel(model, gradient_as_bucket_view=True)
-    return Trainer(module, ZeroRedundancyOptimizer(module.parameters(), Adam, foreach=False))
+    return Wrapped(module, ZeroRedundancyOptimizer(module.parameters(), Adam, foreach=False))
 
 
-def fsdp(model: nn.Module, *, reshard: bool = True, **options: Any) -> Trainer:
+def fsdp(model: nn.Module, *, reshard: bool = True, **options: Any) -> Wrapped:
     """Stages 2 and 3: every child is a unit, the rest belongs to the root."""
     for unit in model.children():
         fully_shard(unit, reshard_after_forward=reshard, **options)
     fully_shard(model, reshard_after_forward=reshard, **options)
-    return Trainer(model, Adam(model.parameters(), foreach=False))
+    return Wrapped(model, Adam(model.parameters(), foreach=False))
 
 
-STAGES: tuple[Callable[[nn.Module], Trainer], ...] = (
+STAGES: tuple[Callable[[nn.Module], Wrapped], ...] = (
     ddp,
     ddp_zero1,
     partial(fsdp, reshard=False),
@@ -91,6 +91,6 @@ def whole(parameter: Tensor) -> Tensor:
     return value.detach()
 
 
-def flat(trainer: Trainer) -> Tensor:
+def flat(trainer: Wrapped) -> Tensor:
     """All weights of a trainer in one vector, the same on each rank."""
     return torch.cat([whole(p).flatten() for p in trainer.parameters])

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from runnable_demos import activation_checkpointing
-from runnable_demos.activation_checkpointing import PRESETS, bit_equal, run, trace_step
+from runnable_demos.activation_checkpointing import PRESETS, bit_equal, run
 from runnable_demos.lab.metrics import Metric, Result
-from runnable_demos.models.stacks import Block, Layer, run_layers, run_segments
+from runnable_demos.models.gpt import Block
+from runnable_demos.models.stacks import Layer, run_layers, run_segments
+from runnable_demos.models.tracing import trace_step
 from tests.demos.tracker import tracked_peak
 
 CONFIG = PRESETS["small"]

@@ -8,35 +8,34 @@ import pytest
 import torch
 
 from runnable_demos import activation_formula
-from runnable_demos.activation_formula import (
+from runnable_demos.activation_formula import PRESETS, run
+from runnable_demos.models.paper_gpt import (
     GPT3,
-    MLP,
     PAPER,
-    PRESETS,
-    Attention,
-    Block,
+    Departures,
+    PaperAttention,
+    PaperBlock,
+    PaperMLP,
     Shape,
-    Variant,
-    layer_bytes,
-    run,
-    stack,
+    paper_layer_bytes,
+    repeated,
 )
 
 SHAPES = [Shape(8, 1, 16, 2), Shape(12, 3, 24, 4), Shape(20, 2, 40, 5)]
 VARIANTS = [
     PAPER,
-    Variant(dtype=torch.float16),
-    Variant(dtype=torch.float32),
-    Variant(dropout="none"),
-    Variant(dropout="cpu"),
-    Variant(dtype=torch.float32, dropout="cpu"),
-    Variant(fused=True),
-    Variant(dtype=torch.float32, dropout="none", fused=True),
-    Variant(masked_fill=True),
+    Departures(dtype=torch.float16),
+    Departures(dtype=torch.float32),
+    Departures(dropout="none"),
+    Departures(dropout="cpu"),
+    Departures(dtype=torch.float32, dropout="cpu"),
+    Departures(fused=True),
+    Departures(dtype=torch.float32, dropout="none", fused=True),
+    Departures(masked_fill=True),
 ]
 
 
-def closed_form(shape: Shape, variant: Variant) -> int:
+def closed_form(shape: Shape, variant: Departures) -> int:
     """Every tensor that the backward needs, listed by hand, times its bytes."""
     s, b, h, a = shape.s, shape.b, shape.h, shape.a
     e = variant.dtype.itemsize
@@ -52,15 +51,17 @@ def closed_form(shape: Shape, variant: Variant) -> int:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_bytes_equal_the_list_by_hand(shape: Shape, variant: Variant) -> None:
+def test_bytes_equal_the_list_by_hand(shape: Shape, variant: Departures) -> None:
     """Every variant at every size saves what the list says, to the byte."""
-    assert layer_bytes(shape, variant) == closed_form(shape, variant)
+    assert paper_layer_bytes(shape, variant) == closed_form(shape, variant)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_fake_equals_real(variant: Variant) -> None:
+def test_fake_equals_real(variant: Departures) -> None:
     """Fake tensors predict the bytes of a real run."""
-    assert layer_bytes(SHAPES[1], variant) == layer_bytes(SHAPES[1], variant, real="cpu")
+    assert paper_layer_bytes(SHAPES[1], variant) == paper_layer_bytes(
+        SHAPES[1], variant, real="cpu"
+    )
 
 
 def test_the_papers_equation() -> None:
@@ -68,23 +69,27 @@ def test_the_papers_equation() -> None:
     s, b, h, a = 2048, 1, 12288, 96
     equation = s * b * h * 34 + 5 * a * s * s * b
     assert equation == 2_868_903_936
-    assert layer_bytes(GPT3) == equation + 8 * s * b
+    assert paper_layer_bytes(GPT3) == equation + 8 * s * b
 
 
 def test_parts_add_up_and_layers_stack() -> None:
     """Attention, MLP and two norms make the block; n blocks make n times its bytes."""
     shape = SHAPES[2]
     norm_bytes = shape.s * shape.b * (2 * shape.h + 2 * 2)
-    parts = layer_bytes(shape, part=Attention) + layer_bytes(shape, part=MLP) + 2 * norm_bytes
-    assert parts == layer_bytes(shape)
-    assert layer_bytes(shape, part=stack(3)) == 3 * layer_bytes(shape)
+    parts = (
+        paper_layer_bytes(shape, part=PaperAttention)
+        + paper_layer_bytes(shape, part=PaperMLP)
+        + 2 * norm_bytes
+    )
+    assert parts == paper_layer_bytes(shape)
+    assert paper_layer_bytes(shape, part=repeated(3)) == 3 * paper_layer_bytes(shape)
 
 
 def test_block_computes_a_gpt_layer() -> None:
     """Without dropout the block equals PyTorch's own pre-norm layer with the same weights."""
     shape = Shape(7, 2, 16, 4)
     torch.manual_seed(0)
-    ours = Block(shape, Variant(dtype=torch.float64, dropout="none"))
+    ours = PaperBlock(shape, Departures(dtype=torch.float64, dropout="none"))
     theirs = torch.nn.TransformerEncoderLayer(
         16, 4, 64, dropout=0.0, activation="gelu", norm_first=True, dtype=torch.float64
     )
@@ -117,7 +122,7 @@ def test_metrics() -> None:
     assert metrics["masked_fill_extra"] == 1
     assert metrics["gpt3_stack"] == 3 * metrics["gpt3_layer"]
     assert metrics["gpt3_layer"] == closed_form(Shape(2048, 1, 12288, 96), PAPER)
-    flash = closed_form(Shape(2048, 1, 12288, 96), Variant(fused=True))
+    flash = closed_form(Shape(2048, 1, 12288, 96), Departures(fused=True))
     assert metrics["gpt3_layer_fused"] == flash
     assert metrics["gpt3_fused_ratio"] == pytest.approx(metrics["gpt3_layer"] / flash, rel=1e-12)
     assert metrics["gpt3_fused_per_sbh"] == 34 + (4 * 96 + 8) / 12288
@@ -128,9 +133,9 @@ def test_another_law_and_another_reading_show(monkeypatch: pytest.MonkeyPatch) -
 
     def bent(shape: Shape, *arguments: Any, **options: Any) -> int:
         real = "real" in options or len(arguments) > 2
-        return layer_bytes(shape, *arguments, **options) + shape.s**3 + real
+        return paper_layer_bytes(shape, *arguments, **options) + shape.s**3 + real
 
-    monkeypatch.setattr(activation_formula, "layer_bytes", bent)
+    monkeypatch.setattr(activation_formula, "paper_layer_bytes", bent)
     metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
     assert metrics["coefficients_hold"] is False
     assert metrics["fake_equals_real"] is False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from runnable_demos.activation_llama import PRESETS, layer_bytes, run, stack_bytes
-from runnable_demos.models.llama import LLAMA_7B, Size, Variant
+from runnable_demos.activation_llama import PRESETS, run, stack_bytes
+from runnable_demos.models.llama import LLAMA_7B, Size, Variant, llama_layer_bytes
 
 SIZES = [Size(24, 40, 1, 6, 2), Size(64, 100, 1, 4, 4), Size(48, 33, 1, 8, 1)]
 VARIANTS = [
@@ -48,15 +48,15 @@ def closed_form(size: Size, b: int, s: int, variant: Variant) -> int:
 def test_bytes_equal_the_list_by_hand(size: Size, variant: Variant) -> None:
     """Every variant at every size saves what the list says, on fake and on real tensors."""
     expected = closed_form(size, 3, 10, variant)
-    assert layer_bytes(size, 3, 10, variant) == expected
-    assert layer_bytes(size, 3, 10, variant, real="cpu") == expected
+    assert llama_layer_bytes(size, 3, 10, variant) == expected
+    assert llama_layer_bytes(size, 3, 10, variant, real="cpu") == expected
 
 
 def test_seven_billion_by_hand() -> None:
     """Llama 2 7B, batch 1, 4096 tokens: 4096 (16·4096 + 8·11008 + 4·32 + 8) bytes a layer, 32 layers."""
     layer = 4096 * (16 * 4096 + 8 * 11008 + 4 * 32 + 8)
     assert layer == 629_702_656
-    assert layer_bytes(LLAMA_7B, 1, 4096) == layer
+    assert llama_layer_bytes(LLAMA_7B, 1, 4096) == layer
     assert stack_bytes(LLAMA_7B, 4096) == 32 * layer == 20_150_484_992
 
 
@@ -105,9 +105,9 @@ def test_another_law_and_another_reading_show(monkeypatch: pytest.MonkeyPatch) -
 
     def bent(size: Size, b: int, s: int, *arguments: object, **options: object) -> int:
         real = "real" in options
-        return layer_bytes(size, b, s, *arguments, **options) + s**3 + real  # type: ignore[arg-type]
+        return llama_layer_bytes(size, b, s, *arguments, **options) + s**3 + real  # type: ignore[arg-type]
 
-    monkeypatch.setattr("runnable_demos.activation_llama.layer_bytes", bent)
+    monkeypatch.setattr("runnable_demos.activation_llama.llama_layer_bytes", bent)
     metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
     assert metrics["coefficients_hold"] is False
     assert metrics["fake_equals_real"] is False

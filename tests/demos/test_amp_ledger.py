@@ -9,9 +9,11 @@ import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from runnable_demos import amp_ledger, memory_breakdown
+from runnable_demos import amp_ledger
 from runnable_demos.amp_ledger import PRESETS, keep, make_block, weight_copies
 from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.models.gpt import GPTSize, make_tokens
+from runnable_demos.models.recipes import RECIPES, Trainer
 
 SMALL = PRESETS["small"]
 H, A = SMALL.width, SMALL.heads
@@ -114,18 +116,11 @@ def test_activation_ratios_by_hand(values: dict[str, float]) -> None:
 
 def test_peaks_are_those_of_pytorchs_own_tracker(values: dict[str, float]) -> None:
     """The second step of a small GPT in each of the three recipes."""
-    config = memory_breakdown.Config(
-        layers=SMALL.layers,
-        width=H,
-        heads=A,
-        vocabulary=4 * H,
-        batch=SMALL.tokens // 64,
-        length=64,
-    )
+    size = GPTSize(SMALL.layers, width=H, heads=A, vocabulary=4 * H)
     peaks = {}
-    for recipe in memory_breakdown.RECIPES[:3]:
-        trainer = memory_breakdown.Trainer(config, recipe)
-        tokens = memory_breakdown.make_tokens(config)
+    for recipe in RECIPES[:3]:
+        trainer = Trainer(size, recipe, "cpu")
+        tokens = make_tokens(4 * H, SMALL.tokens // 64, 64, "cpu")
         trainer.backward(tokens)
         trainer.update()
         tracker = MemTracker()

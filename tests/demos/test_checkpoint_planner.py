@@ -13,24 +13,24 @@ import torch
 from runnable_demos import checkpoint_planner
 from runnable_demos.checkpoint_planner import (
     PRESETS,
-    Block,
     Forecast,
     Plan,
     Profile,
     Profiles,
     Segment,
+    UnevenBlock,
     agrees_with_brute_force,
     all_plans,
     apply_plan,
     choose,
     forecast,
-    measure_step,
+    measure_peaks,
     profile_segments,
     run,
-    run_layers,
     uniform,
 )
 from runnable_demos.lab.measure import count_flops
+from runnable_demos.models.stacks import run_layers
 
 
 def simulate(
@@ -94,22 +94,22 @@ def test_the_number_of_plans_is_every_second_fibonacci_number() -> None:
 def test_a_kept_block_holds_what_its_operators_save() -> None:
     """LayerNorm keeps its input and two statistics a row, up its input, GELU its input, down its input."""
     batch, d, h, e = 8, 16, 48, 24
-    block = Block(d, h, e)
-    held = measure_step([block], block, batch, d).held
+    block = UnevenBlock(d, h, e)
+    held = measure_peaks([block], block, batch, d).held
     assert held == 4 * batch * (d + 2 + d + h + h)
 
 
 def test_a_recomputed_segment_holds_its_input_alone() -> None:
     """Whatever its length, a checkpointed segment keeps one tensor of its first layer's width."""
-    layers = [Block(16, 64, 32), Block(32, 96, 8)]
+    layers = [UnevenBlock(16, 64, 32), UnevenBlock(32, 96, 8)]
     plan = (Segment(0, 2, recompute=True),)
-    assert measure_step(layers, lambda x: apply_plan(layers, plan, x), 8, 16).held == 4 * 8 * 16
+    assert measure_peaks(layers, lambda x: apply_plan(layers, plan, x), 8, 16).held == 4 * 8 * 16
 
 
 def test_recompute_stops_before_the_last_matrix_product() -> None:
     """The last linear layer's output is needed by nobody, so a block of its own repeats only the first."""
     batch, d, h, e = 8, 16, 48, 24
-    profiles = profile_segments(lambda: [Block(d, h, e)], batch, "cpu")
+    profiles = profile_segments(lambda: [UnevenBlock(d, h, e)], batch, "cpu")
     assert profiles[Segment(0, 1, recompute=True)].flops == 2 * batch * d * h
     assert profiles[Segment(0, 1, recompute=False)].flops == 0
 
@@ -117,7 +117,7 @@ def test_recompute_stops_before_the_last_matrix_product() -> None:
 def test_every_plan_computes_the_same_gradients() -> None:
     """A plan changes what is kept, not what is computed: gradients are equal bit for bit."""
     torch.manual_seed(0)
-    layers = [Block(8, 24, 16), Block(16, 16, 8), Block(8, 40, 8)]
+    layers = [UnevenBlock(8, 24, 16), UnevenBlock(16, 16, 8), UnevenBlock(8, 40, 8)]
     parameters = [p for layer in layers for p in layer.parameters()]
     x = torch.randn(4, 8)
     expected = torch.autograd.grad(run_layers(layers, x).square().sum(), parameters)
@@ -130,8 +130,8 @@ def test_forecasts_on_fake_tensors_hold_on_real_ones() -> None:
     """Peak and FLOPs of each plan of three layers are foretold exactly, not only those on the frontier."""
     widths, hidden, batch = [16, 8, 32, 16], [64, 24, 48], 32
 
-    def stack() -> list[Block]:
-        return [Block(d, h, e) for d, h, e in zip(widths, hidden, widths[1:], strict=False)]
+    def stack() -> list[UnevenBlock]:
+        return [UnevenBlock(d, h, e) for d, h, e in zip(widths, hidden, widths[1:], strict=False)]
 
     profiles = profile_segments(stack, batch, "cpu")
     layers = stack()
@@ -143,7 +143,7 @@ def test_forecasts_on_fake_tensors_hold_on_real_ones() -> None:
     base = flops(lambda x: run_layers(layers, x))
     for plan in all_plans(3):
         forward = lambda x, plan=plan: apply_plan(layers, plan, x)  # noqa: E731 - bound to its plan
-        step = measure_step(layers, forward, batch, widths[0])
+        step = measure_peaks(layers, forward, batch, widths[0])
         expected = forecast(plan, profiles)
         assert expected.peak == max(step.forward_peak, step.backward_peak)
         assert expected.flops == flops(forward) - base
@@ -175,7 +175,7 @@ def by_all_plans() -> dict[str, float]:
     widths = [draw.randint(1, 4) * config.unit for _ in range(n + 1)]
     hidden = [draw.randint(2, 12) * config.unit for _ in range(n)]
     sizes = list(zip(widths, hidden, widths[1:], strict=False))
-    layers = [Block(*size) for size in sizes]
+    layers = [UnevenBlock(*size) for size in sizes]
     up, down = (
         [2 * config.batch * a * b for a, b in pairs]
         for pairs in zip(*(((d, h), (h, e)) for d, h, e in sizes), strict=True)
@@ -188,7 +188,7 @@ def by_all_plans() -> dict[str, float]:
 
     def peak(way: list[tuple[int, int, bool]]) -> int:
         plan = tuple(Segment(*part) for part in way)
-        step = measure_step(layers, lambda x: apply_plan(layers, plan, x), config.batch, widths[0])
+        step = measure_peaks(layers, lambda x: apply_plan(layers, plan, x), config.batch, widths[0])
         return max(step.forward_peak, step.backward_peak)
 
     points = [(peak(way), repeated(way)) for way in every_way(n)]

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from runnable_demos import checkpoint_selective
-from runnable_demos.checkpoint_selective import PRESETS, PRODUCTS, Block, keeping, measure, run
+from runnable_demos.checkpoint_selective import (
+    PRESETS,
+    PRODUCTS,
+    ScoresBlock,
+    keeping,
+    measure,
+    run,
+)
 from runnable_demos.lab.metrics import Metric
 
 CONFIG = PRESETS["small"]
@@ -36,10 +43,10 @@ STEP = 3 * sum(FLOPS.values())  # each product has two in the backward
 
 
 @pytest.fixture(scope="module")
-def block() -> Block:
+def block() -> ScoresBlock:
     """A block in bf16."""
     torch.manual_seed(0)
-    return Block(H, A).to(torch.bfloat16)
+    return ScoresBlock(H, A).to(torch.bfloat16)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +55,7 @@ def metrics() -> dict[str, Metric]:
     return {m.name: m for m in run(CONFIG, lambda share, what: None).metrics}
 
 
-def test_every_choice_holds_and_repeats_what_a_count_by_hand_says(block: Block) -> None:
+def test_every_choice_holds_and_repeats_what_a_count_by_hand_says(block: ScoresBlock) -> None:
     """Held are the input and what is kept; repeated is what is not kept, but for the last product."""
     for kept in chain.from_iterable(combinations(PRODUCTS, n) for n in range(len(PRODUCTS) + 1)):
         held, flops = measure(keeping(block, frozenset(kept)), CONFIG)
@@ -111,7 +118,7 @@ def test_no_measured_choice_beats_the_frontier(metrics: dict[str, Metric]) -> No
     assert metrics["plans_on_frontier"].value == len(undominated)
 
 
-def test_gradients_do_not_depend_on_what_is_kept(block: Block) -> None:
+def test_gradients_do_not_depend_on_what_is_kept(block: ScoresBlock) -> None:
     """A policy decides where a tensor comes from, not what it is."""
     x = torch.randn(S, H, dtype=torch.bfloat16)
     parameters = list(block.parameters())

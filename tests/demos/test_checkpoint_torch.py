@@ -34,7 +34,7 @@ from runnable_demos.checkpoint_torch import (
     whole,
 )
 from runnable_demos.lab.metrics import Metric, Result
-from runnable_demos.models.stacks import Block
+from runnable_demos.models.gpt import Block
 
 CONFIG = PRESETS["small"]
 

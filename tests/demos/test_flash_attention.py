@@ -26,7 +26,6 @@ from runnable_demos.flash_attention import (
     measure_flops,
     naive_attention,
     peak_bytes,
-    relative,
     run,
     saved_bytes,
 )
@@ -246,13 +245,6 @@ def test_traffic_by_the_formulas(metrics: dict[str, float]) -> None:
     assert metrics["flash_bytes_moved"] == tiled(CONFIG.block)
     assert metrics["traffic_ratio"] == naive / tiled(CONFIG.block)
     assert metrics["traffic_ratio_small_block"] == naive / tiled(CONFIG.block // 4)
-
-
-def test_a_relative_error_is_a_distance_over_a_length() -> None:
-    """(3, 5) lies 1 from (3, 4), which is 5 long."""
-    found, truth = torch.tensor([3.0, 5.0]), torch.tensor([3.0, 4.0])
-    assert relative(found, truth) == pytest.approx(1 / 5)
-    assert relative(truth, truth) == 0
 
 
 def test_errors_are_as_large_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

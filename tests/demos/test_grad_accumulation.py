@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runnable_demos.grad_accumulation import LONG, PRESETS, SHORT, added_in_bf16, error, run
+from runnable_demos.grad_accumulation import LONG, PRESETS, SHORT, added_in_bf16, run
 from runnable_demos.lab.metrics import Result
 
 CONFIG = PRESETS["small"]
@@ -108,14 +108,6 @@ def accumulated(forward: Forward, seed: int) -> float:
         return [g for g in given if g is not None]
 
     return distance(derivatives(whole.chunk(M)), derivatives([whole]))
-
-
-def test_the_error_is_a_distance_over_a_length() -> None:
-    """(3, 5) lies 1 from (3, 4), which is 5 long; the order matters, and so does a single entry."""
-    found, expected = torch.tensor([3.0, 5.0]), torch.tensor([3.0, 4.0])
-    assert error(found, expected) == pytest.approx(1 / 5)
-    assert error(expected, found) == pytest.approx(1 / 34**0.5)
-    assert error(expected, expected) == 0
 
 
 def test_equal_micro_batches_are_the_large_batch(result: Result) -> None:

@@ -14,10 +14,10 @@ from runnable_demos.models.llama import (
     LLAMA_7B,
     LLAMA_13B,
     LLAMA_70B,
-    Block,
     FusedGate,
     FusedRMSNorm,
     Llama,
+    LlamaBlock,
     Size,
     Variant,
     rotary,
@@ -51,7 +51,7 @@ def test_fused_operations_pass_gradcheck() -> None:
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
-def reference_block(block: Block, x: Tensor) -> Tensor:
+def reference_block(block: LlamaBlock, x: Tensor) -> Tensor:
     """The same layer written head by head, with complex rotations."""
     size = block.attention.size
     d = size.h // size.a
@@ -88,7 +88,7 @@ def reference_block(block: Block, x: Tensor) -> Tensor:
 def test_block_equals_the_reference(attention: str, gate: str, norm: str) -> None:
     """All variants compute the same layer and the same gradient of its input."""
     torch.manual_seed(1)
-    block = Block(TINY, Variant(attention, gate, norm, torch.float64))
+    block = LlamaBlock(TINY, Variant(attention, gate, norm, torch.float64))
     x = torch.randn(2, 7, 24, dtype=torch.float64, requires_grad=True)
     tables = rotary(7, 4, torch.float64)
     ours, theirs = block(x, *tables), reference_block(block, x)

@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runnable_demos import loss_scaling, memory_breakdown
+from runnable_demos import loss_scaling
 from runnable_demos.lab.metrics import Result
 from runnable_demos.loss_scaling import BF16, FP16, PRESETS, count, powers, received
+from runnable_demos.models.gpt import GPTSize, build, make_tokens
 
 SMALL = PRESETS["small"]
 SMALLEST = -24  # of fp16's subnormals, as a power of two
@@ -102,10 +103,8 @@ def test_a_real_model(values: dict[str, float]) -> None:
 def gradients_of_a_model(dtype: torch.dtype | None, scale: float) -> Tensor:
     """All gradients at the outputs of the Linears of a small GPT, on ``scale`` times its loss."""
     torch.manual_seed(SMALL.seed)
-    config = memory_breakdown.Config(
-        layers=SMALL.layers, width=SMALL.width, heads=2, vocabulary=256, batch=4, length=64
-    )
-    model, tokens = memory_breakdown.build(config), memory_breakdown.make_tokens(config)
+    size = GPTSize(SMALL.layers, SMALL.width, heads=2, vocabulary=256)
+    model, tokens = build(size, "cpu"), make_tokens(256, batch=4, length=64, device="cpu")
     found: list[Tensor] = []
 
     def note(take: Callable[[Tensor], None], output: Tensor) -> None:

@@ -12,15 +12,9 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from runnable_demos import memory_breakdown
 from runnable_demos.lab.measure import LiveMemory
 from runnable_demos.lab.metrics import Result
-from runnable_demos.memory_breakdown import (
-    GPT,
-    PRESETS,
-    RECIPES,
-    Config,
-    Trainer,
-    make_tokens,
-    thin,
-)
+from runnable_demos.memory_breakdown import PRESETS, Config, begin, gpt_size, thin
+from runnable_demos.models.gpt import GPT
+from runnable_demos.models.recipes import RECIPES, breakdown
 
 SMALL = PRESETS["small"]
 L, H, V = SMALL.layers, SMALL.width, SMALL.vocabulary
@@ -48,7 +42,7 @@ def values(result: Result) -> dict[str, float]:
 def test_parameters_are_counted(values: dict[str, float]) -> None:
     """P is the sum over the layers, and there are as many tensors as the model has."""
     assert values["parameters"] == PARAMETERS
-    assert len(list(GPT(SMALL).parameters())) == TENSORS
+    assert len(list(GPT(gpt_size(SMALL)).parameters())) == TENSORS
 
 
 # weights, gradients, master, m + v, in bytes a parameter: what each recipe is defined to hold
@@ -90,7 +84,7 @@ def test_shares_of_a_peak_add_up(values: dict[str, float]) -> None:
 
 def test_the_peak_is_the_one_that_mem_tracker_finds(values: dict[str, float]) -> None:
     """PyTorch's own tracker reads the same peak off the same fp32 step."""
-    trainer, tokens = Trainer(SMALL, RECIPES[0]), make_tokens(SMALL)
+    trainer, tokens = begin(SMALL, RECIPES[0])
     trainer.backward(tokens)
     trainer.update()
     tracker = MemTracker()
@@ -114,7 +108,7 @@ def test_transients_by_hand(values: dict[str, float]) -> None:
     In the loop √v and its quotient by the bias correction exist together,
     while the last tensor's denominator still has its name.
     """
-    sizes = [4 * p.numel() for p in GPT(SMALL).parameters()]
+    sizes = [4 * p.numel() for p in GPT(gpt_size(SMALL)).parameters()]
     loop = max(before + 2 * size for before, size in itertools.pairwise([0, *sizes]))
     assert values["foreach_transient_bytes_per_param"] == 4
     assert math.isclose(values["forloop_transient_bytes_per_param"], loop / PARAMETERS)
@@ -134,8 +128,8 @@ def test_master_weights_learn_what_bf16_weights_hold() -> None:
     for recipe in RECIPES:
         if recipe.master:
             torch.manual_seed(0)
-            trainer = Trainer(SMALL, recipe)
-            trainer.backward(make_tokens(SMALL))
+            trainer, tokens = begin(SMALL, recipe)
+            trainer.backward(tokens)
             trainer.update()
             for weight, master in zip(trainer.weights, trainer.masters, strict=True):
                 assert torch.equal(weight.detach(), master.bfloat16())
@@ -148,8 +142,8 @@ def test_the_three_ways_to_hold_gradients_step_alike() -> None:
     for recipe in RECIPES:
         if recipe.master:
             torch.manual_seed(0)
-            trainer = Trainer(SMALL, recipe)
-            trainer.backward(make_tokens(SMALL))
+            trainer, tokens = begin(SMALL, recipe)
+            trainer.backward(tokens)
             trainer.update()
             steps.append(torch.cat([m.flatten() for m in trainer.masters]))
     assert len(steps) == 3
@@ -199,7 +193,7 @@ def test_maxima_do_not_coincide(values: dict[str, float]) -> None:
 
 def test_the_maxima_are_those_of_a_step_read_again(values: dict[str, float]) -> None:
     """Each category at its own highest moment of the second fp32 step, and their sum over the peak."""
-    trainer, tokens = Trainer(SMALL, RECIPES[0]), make_tokens(SMALL)
+    trainer, tokens = begin(SMALL, RECIPES[0])
     trainer.backward(tokens)
     trainer.update()
     with LiveMemory(model=trainer.model, optimizer=trainer.optimizers[0], inputs=tokens) as live:
@@ -235,6 +229,6 @@ def test_the_lookalike_by_hand(values: dict[str, float]) -> None:
 def test_a_bigger_batch_moves_activations_alone() -> None:
     """Twice the batch leaves the states as they are."""
     double = Config(**{**SMALL.__dict__, "batch": 2 * SMALL.batch})
-    once = memory_breakdown.breakdown(SMALL, RECIPES[0])
-    twice = memory_breakdown.breakdown(double, RECIPES[0])
+    once = breakdown(*begin(SMALL, RECIPES[0]))
+    twice = breakdown(*begin(double, RECIPES[0]))
     assert once.held == twice.held

@@ -14,7 +14,8 @@ from torch.autograd.graph import save_on_cpu
 from runnable_demos import offload
 from runnable_demos.lab.measure import LiveMemory
 from runnable_demos.lab.metrics import Result
-from runnable_demos.offload import PRESETS, Block, Offload, run
+from runnable_demos.models.gpt import Block
+from runnable_demos.offload import PRESETS, Offload, run
 from tests.demos.tracker import Tracked
 
 CONFIG = PRESETS["small"]
