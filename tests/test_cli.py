@@ -171,6 +171,14 @@ def test_a_base_that_is_none(
     assert (done.returncode, word in done.stdout) == (code, True)
 
 
+NOBODY = f"""{BLOCKED}
+import os, generator.commands, generator.checks
+generator.commands.discover(), generator.checks.rules()
+if os.getuid() == 0: os.setgid(65534); os.setuid(65534)
+"""
+"""Makes this process one that may read only what everybody may; what it imports, it has imported."""
+
+
 @pytest.fixture
 def open_base() -> Iterator[Path]:
     """A copy of the small base that other users reach."""
@@ -186,14 +194,20 @@ def open_base() -> Iterator[Path]:
 def test_without_permission_it_is_the_environments_fault(open_base: Path, closed: str) -> None:
     """What may not be read is named, the rest is checked, and the code is 3."""
     (open_base / closed).chmod(0)
-    nobody = (
-        f"{BLOCKED}\nimport os, generator.commands\n"
-        "from generator.checks import rules; rules()\n"
-        "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)"
-    )
-    done = proofdeck("check", "--cards", open_base / "cards", prelude=nobody)
+    done = proofdeck("check", "--cards", open_base / "cards", prelude=NOBODY)
     assert done.returncode == 3, done.stdout
     assert "unreadable there is no permission to read this" in done.stdout
+
+
+@pytest.mark.parametrize("closed", ["runnable_demos", "runnable_demos/evidence"])
+def test_demos_that_may_not_be_read_are_not_taken_for_none(open_base: Path, closed: str) -> None:
+    """A folder without permission is named, and the code is 3: it would look like an empty one."""
+    (open_base / closed).chmod(0)
+    for command in (["demo", "list"], ["verify"]):
+        done = proofdeck(*command, "--cards", open_base / "cards", prelude=NOBODY)
+        assert (done.returncode, done.stdout) == (3, ""), done
+        assert done.stderr.startswith(f"error: {open_base / closed}")
+        assert done.stderr.endswith(": Permission denied\n")
 
 
 def test_a_pipe_that_closes_early_is_no_error(base: Path) -> None:
