@@ -157,6 +157,33 @@ def test_demos_know_nothing_of_cards() -> None:
             assert not [other for other in others if other.startswith("generator")], module
 
 
+def borrowed(imports: grimp.ImportGraph, demos: Iterable[str]) -> list[str]:
+    """Which demo imports which other one, itself."""
+    modules = {f"runnable_demos.{name}" for name in demos}
+    return [
+        f"{module} imports {other}"
+        for module in sorted(modules)
+        for other in sorted(imports.find_modules_directly_imported_by(module) & modules)
+    ]
+
+
+def test_a_demo_imports_no_other_demo() -> None:
+    """A demo can be read, changed and taken away by itself; what several need is in lab or models."""
+    demos = discovery.discover(ROOT / "runnable_demos")
+    assert len(demos) > 30
+    assert borrowed(graph(), demos) == []
+
+
+def test_a_demo_that_borrows_from_another_is_named() -> None:
+    """The rule above sees an import of a demo, and takes none of lab or models for one."""
+    imports = grimp.ImportGraph()
+    for importer, imported in (("a", "b"), ("b", "models.gpt"), ("a", "lab.measure")):
+        imports.add_import(
+            importer=f"runnable_demos.{importer}", imported=f"runnable_demos.{imported}"
+        )
+    assert borrowed(imports, ["a", "b"]) == ["runnable_demos.a imports runnable_demos.b"]
+
+
 def sources() -> Iterator[Path]:
     """Every text file of the generator that is ours."""
     for file in sorted((ROOT / "generator").rglob("*")):

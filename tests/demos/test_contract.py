@@ -6,6 +6,7 @@ that ask for the demo's result get one in which a single metric is wrong, and on
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import importlib.util
@@ -198,6 +199,23 @@ def a_demo_says_what_it_does(name: str) -> None:
         assert part in lesson, part
 
 
+def run_is_short(name: str) -> None:
+    """``run`` can be read at one go: it has fewer than 80 lines, and calls what is longer."""
+    source = DEMOS[name].path.read_text(encoding="utf-8")
+    assert lines_of_run(source) < 80
+
+
+def lines_of_run(source: str) -> int:
+    """How many lines the function ``run`` of a module takes, its signature among them."""
+    (run,) = (
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == "run"
+    )
+    assert run.end_lineno is not None
+    return run.end_lineno - run.lineno + 1
+
+
 # --- the tests of a demo, held to failing ---------------------------------------------------------
 
 
@@ -332,6 +350,7 @@ RULES = (
     no_exact_metric_repeats_the_configuration,
     evidence_has_the_metrics_of_the_demo,
     a_demo_says_what_it_does,
+    run_is_short,
     each_metric_is_held_by_a_test,
 )
 
@@ -358,6 +377,15 @@ def test_a_gpus_record_has_the_allocators_peak() -> None:
         metrics = records.load(records.record_path(EVIDENCE, demo.name, "cpu")).result.metrics
         if any("peak" in metric.name for metric in metrics):
             assert "allocator_peak(" in demo.path.read_text(encoding="utf-8"), demo.name
+
+
+def test_the_lines_of_run_are_counted() -> None:
+    """From its ``def`` to its last line; what stands around it does not count."""
+    body = "    x = 1\n\n" * 39
+    source = (
+        f"import a\n\n\ndef run(config, progress):\n{body}    return x\n\n\ndef f():\n    run\n"
+    )
+    assert lines_of_run(source) == 80
 
 
 # --- the rule that holds tests to failing, itself held to that -------------------------------------

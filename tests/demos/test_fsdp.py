@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from copy import deepcopy
-from dataclasses import asdict
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from runnable_demos import fsdp
 from runnable_demos.fsdp import PRESETS, run, splits
 from runnable_demos.lab import ranks
 from runnable_demos.lab.metrics import Result
+from tests.demos.told import told
 
 CONFIG = PRESETS["small"]
 N, LAYERS, WIDTH = CONFIG.ranks, CONFIG.layers, CONFIG.width
@@ -152,21 +151,6 @@ def test_ranks_are_alike(result: Result) -> None:
     assert value(result, "ranks_agree") is True
 
 
-@cache
-def reports() -> list[ranks.Report]:
-    """What real ranks report."""
-    return ranks.launch("runnable_demos.fsdp", CONFIG.ranks, asdict(CONFIG))
-
-
-def told(change: Callable[[ranks.Report], None]) -> dict[str, object]:
-    """The metrics by name, had the last rank reported something else."""
-    altered = deepcopy(reports())
-    change(altered[-1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "launch", lambda *_: altered)
-        return {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
-
-
 def test_a_rank_that_differs_by_a_byte_shows() -> None:
     """Peaks of the last rank a byte higher: the ranks do not agree."""
 
@@ -178,4 +162,4 @@ def test_a_rank_that_differs_by_a_byte_shows() -> None:
             return {name: higher(each) for name, each in found.items()}
         return found + 1 if isinstance(found, int) else found
 
-    assert told(change)["ranks_agree"] is False
+    assert told(fsdp, change)["ranks_agree"] is False

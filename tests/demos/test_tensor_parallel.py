@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import asdict, replace
-from functools import cache
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from runnable_demos import tensor_parallel
 from runnable_demos.lab import ranks
 from runnable_demos.lab.metrics import Result
 from runnable_demos.tensor_parallel import PRESETS, ranks_agree, run
+from tests.demos.told import told
 
 CONFIG = PRESETS["small"]
 T, S, B, H, A = CONFIG.ranks, CONFIG.length, CONFIG.batch, CONFIG.width, CONFIG.heads
@@ -118,28 +117,13 @@ def test_ranks_compare_on_their_own_device(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(devices) == {"meta"}
 
 
-@cache
-def reports() -> list[ranks.Report]:
-    """What real ranks report."""
-    return ranks.launch("runnable_demos.tensor_parallel", CONFIG.ranks, asdict(CONFIG))
-
-
-def told(change: Callable[[ranks.Report], None]) -> dict[str, object]:
-    """The metrics by name, had the last rank reported something else."""
-    altered = deepcopy(reports())
-    change(altered[-1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "launch", lambda *_: altered)
-        return {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
-
-
 def test_what_one_rank_finds_is_told() -> None:
     """The last rank alone errs by a quarter, and finds what it should not."""
 
     def change(report: ranks.Report) -> None:
         report.update(error=0.25, same_seed=False, other_seed=True)
 
-    found = told(change)
+    found = told(tensor_parallel, change)
     assert found["error"] == 0.25
     assert found["same_seed_ranks_agree"] is False
     assert found["other_seeds_ranks_differ"] is False

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import asdict
-from functools import cache
-
 import pytest
 
-from runnable_demos.lab import ranks
+from runnable_demos import zero_stages
 from runnable_demos.lab.metrics import Result
 from runnable_demos.zero_stages import PRESETS, run
+from tests.demos.told import told
 
 CONFIG = PRESETS["small"]
 N, LAYERS, WIDTH = CONFIG.ranks, CONFIG.layers, CONFIG.width
@@ -92,21 +88,7 @@ def test_stages_train_alike(result: Result) -> None:
     assert value(result, "weights_difference") <= 1e-6
 
 
-@cache
-def reports() -> list[ranks.Report]:
-    """What real ranks report."""
-    return ranks.launch("runnable_demos.zero_stages", CONFIG.ranks, asdict(CONFIG))
-
-
-def told(change: Callable[[ranks.Report], None]) -> dict[str, object]:
-    """The metrics by name, had the last rank reported something else."""
-    altered = deepcopy(reports())
-    change(altered[-1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "launch", lambda *_: altered)
-        return {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
-
-
 def test_the_largest_difference_of_all_ranks_is_told() -> None:
     """The last rank alone is off by a quarter."""
-    assert told(lambda report: report.update(difference=0.25))["weights_difference"] == 0.25
+    found = told(zero_stages, lambda report: report.update(difference=0.25))
+    assert found["weights_difference"] == 0.25

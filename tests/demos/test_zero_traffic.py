@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import asdict
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from runnable_demos import zero_traffic
 from runnable_demos.lab import ranks
 from runnable_demos.lab.metrics import Result
 from runnable_demos.zero_traffic import PRESETS, run
+from tests.demos.told import told
 
 CONFIG = PRESETS["small"]
 N, LAYERS = CONFIG.ranks, CONFIG.layers
@@ -145,21 +143,6 @@ def test_a_ring_sends_and_receives_at_once(
         assert report["wrong"] is False
 
 
-@cache
-def reports() -> list[ranks.Report]:
-    """What real ranks report."""
-    return ranks.launch("runnable_demos.zero_traffic", CONFIG.ranks, asdict(CONFIG))
-
-
-def told(change: Callable[[ranks.Report], None]) -> dict[str, object]:
-    """The metrics by name, had the last rank reported something else."""
-    altered = deepcopy(reports())
-    change(altered[-1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "launch", lambda *_: altered)
-        return {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
-
-
 def test_what_one_rank_finds_is_told() -> None:
     """The last rank alone is off by a quarter, and its ring is not the sum."""
 
@@ -167,6 +150,6 @@ def test_what_one_rank_finds_is_told() -> None:
         report["difference"] = 0.25
         report["ring"]["equal"] = False
 
-    found = told(change)
+    found = told(zero_traffic, change)
     assert found["by_hand_difference"] == 0.25
     assert found["ring_equals_all_reduce"] is False
