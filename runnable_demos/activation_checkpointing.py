@@ -125,10 +125,10 @@ block_recompute_overhead = [
 
 [[method]]
 kind = "exact"
-how = ["前向与反向之间存活的字节除以词元数与块数", "bytes live between forward and backward over tokens and blocks"]
+how = ["前向与反向之间存活的字节除以 token 数与块数", "bytes live between forward and backward over tokens and blocks"]
 [method.metrics]
-block_held_none = ["B/token", "不设检查点，每块每词元持有", "held a token and block without checkpoints"]
-block_held_each = ["B/token", "每块一个检查点，每块每词元持有", "held a token and block with a checkpoint a block"]
+block_held_none = ["B/token", "不设检查点，每块每个 token 持有", "held a token and block without checkpoints"]
+block_held_each = ["B/token", "每块一个检查点，每块每个 token 持有", "held a token and block with a checkpoint a block"]
 block_held_ratio = ["", "两者之比", "the first over the second"]
 
 [[method]]

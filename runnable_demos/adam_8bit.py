@@ -39,6 +39,9 @@ REQUIRES = ("bitsandbytes",)
 SMALLEST_8BIT = 4096
 """Tensors with fewer values keep fp32 states (``min_8bit_size`` in bitsandbytes)."""
 
+STATE_BLOCK = 256
+"""Values that share a scale in the states of bitsandbytes, which takes no other number for Adam."""
+
 MEASURES = """
 [[method]]
 kind = "exact"
@@ -85,7 +88,7 @@ title = ["小张量不享受 8 位", "Small tensors stay in fp32"]
 x = {label = ["张量的元素数", "values in the tensor"], scale = "log2"}
 y = {label = ["状态字节/参数", "state bytes a parameter"], unit = "B/param"}
 [figure.bytes_by_size.series]
-theory = ["theory", "2 + 8/B", "2 + 8/B"]
+theory = ["theory", "2 + 8/{state_block}", "2 + 8/{state_block}"]
 measured = [
   "measured",
   "实测，含两张共用码表",
@@ -176,7 +179,7 @@ def quantize_both(x: Tensor, codes: Tensor, block: int) -> Draw:
 
 def run(config: Config, progress: Progress) -> Result:
     """Count the state, then quantise tensors with one outlier, block by block and as a whole."""
-    found = Findings(MEASURES, config)
+    found = Findings(MEASURES, config, state_block=STATE_BLOCK)
     progress(0.0, "load bitsandbytes")
     from bitsandbytes.functional import create_dynamic_map  # noqa: PLC0415 - slow, and optional
 
@@ -211,7 +214,7 @@ def run(config: Config, progress: Progress) -> Result:
     sizes = [2**i for i in range(10, 17)]
     found.draw(
         "bytes_by_size",
-        Line("theory", sizes, [2 + 8 / 256 for _ in sizes]),
+        Line("theory", sizes, [2 + 8 / STATE_BLOCK for _ in sizes]),
         Line("measured", sizes, [storage_bytes(adam_state(size, config)) / size for size in sizes]),
     )
     progress(1.0, "done")

@@ -125,9 +125,16 @@ break_even_tokens = [
 
 [[method]]
 kind = "exact"
-how = ["同上", "as above"]
+how = [
+  "对 token 数二分、比较两种精度保存的总字节，所得 token 数除以宽度",
+  "tokens found by bisection, comparing all bytes saved, divided by the width",
+]
 [method.metrics]
-break_even_over_width = ["", "上面的 token 数与宽度之比", "those tokens over the width"]
+break_even_over_width = [
+  "",
+  "autocast 开始比 fp32 少存的 token 数与宽度之比",
+  "tokens from which autocast keeps less than fp32, over the width",
+]
 
 [[method]]
 kind = "exact"

@@ -87,8 +87,8 @@ thick_segments_peak = [
 ]
 thick_revolve_few_peak = [
   "",
-  "同上，Revolve 用 {s} 个槽的峰值",
-  "the same, peak of Revolve with {s} slots",
+  "一层存九份的层：Revolve 用 {s} 个槽的峰值",
+  "layers that save nine outputs: peak of Revolve with {s} slots",
 ]
 revolve_peak = [
   "",
@@ -126,11 +126,15 @@ halving_first_forwards = [
   "只包前一半的递归对半的层前向",
   "layer forwards when halving with the second half left alone",
 ]
-thick_segments_forwards = ["", "同上，该峰值的层前向", "the same, layer forwards at that peak"]
+thick_segments_forwards = [
+  "",
+  "一层存九份的层：等长分段在最低峰值处的层前向",
+  "layers that save nine outputs: layer forwards of equal segments at their lowest peak",
+]
 thick_revolve_forwards = [
   "",
-  "同上，Revolve 在不高于它的峰值下的层前向",
-  "the same, layer forwards of Revolve at no higher peak",
+  "一层存九份的层：峰值不高于等长分段时，Revolve 的层前向",
+  "layers that save nine outputs: layer forwards of Revolve at no higher peak than equal segments",
 ]
 two_slots_forwards = ["", "两个槽的层前向", "layer forwards, two slots"]
 revolve_forwards = [

@@ -17,11 +17,11 @@ The model
     rebuilt, and a peak that consists of logits has no activations of layers to give.
 
 The measurement
-    Live peaks of real steps, three each: without checkpoints, with them, and mended.
+    Live peaks of real steps, three each: without checkpoints, with them, and fixed.
 
 The result
     The first three go above the peak without checkpoints, a remainder comes back up to it, and
-    every mend is far below.
+    every fix is far below.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from runnable_demos.models.stacks import (
 TITLE: Text = {"zh": "重算后峰值反而升高", "en": "When the peak rises"}
 QUESTION: Text = {
     "zh": "设了检查点，峰值为什么不降反升？各怎么改？",
-    "en": "With checkpoints on, why can the peak stay or even rise, and what mends it?",
+    "en": "With checkpoints on, why can the peak stay or even rise, and what fixes it?",
 }
 
 
@@ -108,12 +108,12 @@ logits_ratio = ["", "词表很大：分段 / 不设检查点", "large vocabulary
 plain_ratio = ["", "同样的网络、没有这些原因：分段 / 不设", "the same stack without a cause"]
 
 [figure.causes]
-title = ["四种原因与改法", "Four causes and their mends"]
+title = ["四种原因与改法", "Four causes and their fixes"]
 x = {label = ["原因", "cause"]}
 y = {label = ["峰值 / 不设检查点", "peak / without checkpoints"]}
 [figure.causes.series]
 checkpointed = ["measured", "设了检查点", "with checkpoints"]
-mended = ["measured", "改过之后", "mended"]
+fixed = ["measured", "改过之后", "fixed"]
 [figure.causes.places]
 boundary = ["重边界", "heavy boundary"]
 outside = ["外部引用", "held outside"]
@@ -145,11 +145,11 @@ safe = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Bytes at the peak: without checkpoints, with them, and with the mend."""
+    """Bytes at the peak: without checkpoints, with them, and with the fix."""
 
     none: int
     checkpointed: int
-    mended: int
+    fixed: int
 
 
 def peak_of(layers: Sequence[nn.Module], config: Config, step: Callable[[Tensor], None]) -> int:
@@ -168,7 +168,7 @@ def peak_of(layers: Sequence[nn.Module], config: Config, step: Callable[[Tensor]
 
 
 def heavy_boundary(config: Config) -> Case:
-    """An fp32 residual stream around bf16 layers; the mend is longer segments."""
+    """An fp32 residual stream around bf16 layers; the fix is longer segments."""
     layers = [HalfLayer(config.width).to(config.device) for _ in range(config.layers)]
     shape = (config.batch, config.width)
 
@@ -190,7 +190,7 @@ def hidden_states(layers: Sequence[nn.Module], x: Tensor) -> list[Tensor]:
 
 
 def held_outside(config: Config) -> tuple[Case, int]:
-    """The caller keeps every hidden state; the mend is to keep the last alone.
+    """The caller keeps every hidden state; the fix is to keep the last alone.
 
     Also returned is the peak with one segment around the stack.
     """
@@ -213,12 +213,12 @@ def held_outside(config: Config) -> tuple[Case, int]:
     def peak(k: int | None) -> int:
         return peak_of(layers, config, partial(step, k))
 
-    mended = peak_of(layers, config, lean_step)
-    return Case(peak(None), peak(config.segment), mended), peak(config.layers)
+    fixed = peak_of(layers, config, lean_step)
+    return Case(peak(None), peak(config.segment), fixed), peak(config.layers)
 
 
 def large_arguments(config: Config) -> Case:
-    """Each layer adds a fresh tensor to its input; the mend is to make it inside."""
+    """Each layer adds a fresh tensor to its input; the fix is to make it inside."""
     layers = [nn.Linear(config.width, config.width) for _ in range(config.layers)]
     for layer in layers:
         layer.to(config.device)
@@ -254,10 +254,10 @@ def large_arguments(config: Config) -> Case:
 
 
 def remainder(config: Config) -> tuple[Case, int]:
-    """``checkpoint_sequential`` with more and more segments; the mend is a number that divides.
+    """``checkpoint_sequential`` with more and more segments; the fix is a number that divides.
 
     ``checkpointed`` is half the layers and one more, so that chunks are single layers; also
-    returned is the peak with one segment more than the mend.
+    returned is the peak with one segment more than the fix.
     """
     layers = [Layer(config.width).to(config.device) for _ in range(config.layers)]
     stack = nn.Sequential(*layers)
@@ -315,7 +315,7 @@ def large_logits(config: Config) -> tuple[int, int]:
 
 
 def run(config: Config, progress: Progress) -> Result:
-    """Four causes with their mends, and two reasons for a peak that stays."""
+    """Four causes with their fixes, and two reasons for a peak that stays."""
     L, k = config.layers, config.segment
     found = Findings(MEASURES, config, singles=L // 2 + 1, even=L // k, one_more=L // k + 1)
     a = config.batch * config.width * 4  # bytes of one layer's output
@@ -326,7 +326,7 @@ def run(config: Config, progress: Progress) -> Result:
     progress(0.2, "held outside")
     cases["outside"], outside_one = held_outside(config)
     found["outside_one"] = outside_one / a
-    found["plain_ratio"] = cases["outside"].mended / cases["outside"].none
+    found["plain_ratio"] = cases["outside"].fixed / cases["outside"].none
     progress(0.4, "large arguments")
     cases["arguments"] = large_arguments(config)
     progress(0.5, "remainder")
@@ -335,7 +335,7 @@ def run(config: Config, progress: Progress) -> Result:
     for name, case in cases.items():
         found[f"{name}_none"] = case.none / a
         found[f"{name}_checkpointed"] = case.checkpointed / a
-        found[f"{name}_mended"] = case.mended / a
+        found[f"{name}_mended"] = case.fixed / a
         found[f"{name}_ratio"] = case.checkpointed / case.none
 
     progress(0.7, "double backward, logits")
@@ -348,7 +348,7 @@ def run(config: Config, progress: Progress) -> Result:
     found.draw(
         "causes",
         Line("checkpointed", x, [case.checkpointed / case.none for case in cases.values()]),
-        Line("mended", x, [case.mended / case.none for case in cases.values()]),
+        Line("fixed", x, [case.fixed / case.none for case in cases.values()]),
         places=cases,
     )
     progress(1.0, "done")

@@ -60,15 +60,15 @@ how = [
   "bytes alive between forward and backward, the block's input among them",
 ]
 [method.metrics]
-held_all = ["B/token", "不设检查点，每个词元持有", "held a token without a checkpoint"]
-held_full = ["B/token", "整块重算，每个词元持有", "held a token with full recompute"]
-held_core = ["B/token", "只重算注意力核心，每个词元持有", "held a token, attention core recomputed"]
+held_all = ["B/token", "不设检查点，每个 token 持有", "held a token without a checkpoint"]
+held_full = ["B/token", "整块重算，每个 token 持有", "held a token with full recompute"]
+held_core = ["B/token", "只重算注意力核心，每个 token 持有", "held a token, attention core recomputed"]
 held_products = [
   "B/token",
-  "只留前五个矩阵乘的输出，每个词元持有",
+  "只留前五个矩阵乘的输出，每个 token 持有",
   "held a token with the outputs of all products but down",
 ]
-held_no_scores = ["B/token", "再放弃分数，每个词元持有", "held a token when the scores are given up, too"]
+held_no_scores = ["B/token", "再放弃分数，每个 token 持有", "held a token when the scores are given up, too"]
 core_share_of_bytes = ["", "注意力核心占全部持有字节", "share of all held bytes that is the attention core's"]
 
 [[method]]
@@ -106,7 +106,7 @@ plans_on_frontier = ["", "帕累托前沿上的集合数", "of which on the Pare
 
 [figure.frontier]
 title = ["留下的字节与重复的 FLOPs", "Bytes kept against FLOPs repeated"]
-x = {label = ["每个词元持有的字节", "bytes held a token"], unit = "B/token"}
+x = {label = ["每个 token 持有的字节", "bytes held a token"], unit = "B/token"}
 y = {label = ["重复的 FLOPs / 一步", "FLOPs repeated / step"]}
 [figure.frontier.series]
 pareto = ["theory", "帕累托前沿", "Pareto frontier"]

@@ -71,7 +71,23 @@ peak_one_s2 = ["", "每层一段的峰值，s = 2", "peak with a segment a layer
 peak_root_s2 = ["", "k = √L 的峰值，s = 2", "peak at k = √L, s = 2"]
 peak_best_s2 = ["", "等长段的最低峰值，s = 2", "lowest equal peak, s = 2"]
 peak_decreasing_s2 = ["", "递减分段的峰值，s = 2", "peak with decreasing segments, s = 2"]
+
+[[method]]
+kind = "exact"
+how = [
+  "前向结束、反向之前存活的字节，除以一层输出的字节，不计参数与参数梯度",
+  "bytes alive after the forward and before the backward, over the bytes of one layer's output, without parameters and their gradients",
+]
+[method.metrics]
 held_root_s1 = ["", "k = √L，前向结束时持有，s = 1", "held after the forward at k = √L, s = 1"]
+
+[[method]]
+kind = "exact"
+how = [
+  "一步的实时峰值减去前向结束时存活的字节，除以一层输出的字节",
+  "live peak of the step less what is alive after the forward, over the bytes of one layer's output",
+]
+[method.metrics]
 rebuilt_root_s1 = ["", "k = √L，峰值比持有的多，s = 1", "peak beyond what is held, at k = √L, s = 1"]
 
 [[method]]

@@ -177,7 +177,10 @@ widening_last_length = [
 
 [[method]]
 kind = "exact"
-how = ["√L 分段与最优分段各比一次", "for segments of √L and for the best ones"]
+how = [
+  "两座金字塔各按 √L 分段与最优分段跑一步，实时峰值的字节与公式比较",
+  "live peaks of a step of both pyramids, with segments of √L and with the best ones, against the formula's bytes",
+]
 [method.metrics]
 peaks_as_foretold = ["", "金字塔的峰值与公式逐字节相等", "peaks of the pyramids equal the formula to the byte"]
 

@@ -187,7 +187,7 @@ how = [
 [method.metrics]
 naive_allocated = ["B", "朴素注意力分配的峰值，最长 N", "peak allocated by naive attention, longest N"]
 flash_allocated = ["B", "分块注意力分配的峰值，最长 N", "peak allocated by attention in blocks, longest N"]
-sdpa_allocated = ["B", "SDPA分配的峰值，最长 N", "peak allocated by SDPA, longest N"]
+sdpa_allocated = ["B", "SDPA 分配的峰值，最长 N", "peak allocated by SDPA, longest N"]
 
 [figure.memory_over_length]
 title = ["注意力显存随序列长度 N 的增长", "Attention memory over the length N"]

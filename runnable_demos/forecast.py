@@ -62,18 +62,21 @@ QUESTION: Text = {
 MEASURES = """
 [[method]]
 kind = "computed"
-how = ["模型、优化器与检查点的组合数", "models × optimizers × checkpoints"]
+how = [
+  "小模型、RMSNorm 写法、优化器与检查点的组合数",
+  "small models × norms × optimizers × checkpoint schedules",
+]
 [method.metrics]
-steps_compared = ["", "对照的真实训练步", "real steps compared"]
+steps_compared = ["", "与预测对照的真实训练步数", "real training steps compared with their forecast"]
 
 [[method]]
 kind = "exact"
 how = [
-  "同一代码的两个小模型，每种 RMSNorm 各一次，在真实张量上训练两步，第二步的峰值与预测逐字节比较",
-  "two small models of the same code, with each of the three norms, train for real; the second step's peak against the forecast",
+  "同一代码的小模型（{proofs} 个），每种 RMSNorm 各一次，在真实张量上训练两步，第二步的峰值与预测逐字节比较",
+  "small models of the same code ({proofs} of them), each with the three norms, train for real; the second step's peak against the forecast",
 ]
 [method.metrics]
-steps_equal = ["", "与预测逐字节相等的步", "of these equal to the byte"]
+steps_equal = ["", "与预测逐字节相等的步数", "real training steps that equal their forecast to the byte"]
 
 [[method]]
 kind = "exact"
@@ -87,8 +90,8 @@ extension_exact = ["", "外推精确", "extension is exact"]
 [[method]]
 kind = "exact"
 how = [
-  "fake 张量上跟踪每块存储，一步的峰值；bf16，批 1，4,096 个 token，CPU 的融合注意力，RMSNorm 手工融合",
-  "each storage followed on fake tensors, peak of a step; bf16, batch 1, 4,096 tokens, the CPU's fused attention, RMSNorm fused by hand",
+  "fake 张量上跟踪每块存储，一步的峰值；bf16，批 {batch}，{tokens:,} 个 token，CPU 的融合注意力，RMSNorm 手工融合",
+  "each storage followed on fake tensors, peak of a step; bf16, batch {batch}, {tokens:,} tokens, the CPU's fused attention, RMSNorm fused by hand",
 ]
 [method.metrics]
 llama_7b_sgd_plain = ["B", "7B，SGD，不设检查点", "7B, SGD, no checkpoints"]
@@ -110,8 +113,8 @@ llama_7b_peak_in_update = ["", "7B 的 foreach AdamW 峰值在更新时", "7B, f
 [[method]]
 kind = "computed"
 how = [
-  "由几层的运行外推到全部层；fake 张量上跟踪每块存储，一步的峰值；bf16，批 1，4,096 个 token，CPU 内核",
-  "extended to all layers from a run of a few; each storage followed on fake tensors, peak of a step; bf16, batch 1, 4,096 tokens, CPU kernels",
+  "由几层的运行外推到全部层；fake 张量上跟踪每块存储，一步的峰值；bf16，批 {batch}，{tokens:,} 个 token，CPU 内核",
+  "extended to all layers from a run of a few; each storage followed on fake tensors, peak of a step; bf16, batch {batch}, {tokens:,} tokens, CPU kernels",
 ]
 [method.metrics]
 llama_13b_sgd_plain = ["B", "13B，SGD，不设检查点", "13B, SGD, no checkpoints"]

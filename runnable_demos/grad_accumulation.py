@@ -60,7 +60,7 @@ reason = [
 equal_error = ["", "微批等大：相对误差", "equal micro-batches: relative error"]
 token_mean_error = [
   "",
-  "词元数不等，求和后除以总词元数：相对误差",
+  "token 数不等，求和后除以总 token 数：相对误差",
   "unequal token counts, sum over all tokens' number: relative error",
 ]
 
@@ -73,7 +73,7 @@ how = [
 [method.metrics]
 mean_of_means_error = [
   "",
-  "词元数不等，各微批先求平均：相对误差",
+  "token 数不等，各微批先求平均：相对误差",
   "unequal token counts, mean of means: relative error",
 ]
 batchnorm_error = ["", "有 BatchNorm：相对误差", "with BatchNorm: relative error"]
@@ -82,13 +82,13 @@ dropout_error = ["", "有 dropout，种子相同：相对误差", "with dropout,
 [[method]]
 kind = "exact"
 how = [
-  "累积的损失对每个词元损失求导，两者之比",
+  "累积的损失对每个 token 的损失求导，两者之比",
   "ratio of the derivatives of the accumulated loss by a token's loss",
 ]
 [method.metrics]
 short_token_weight = [
   "",
-  "短微批里一个词元的权重是长微批里的几倍",
+  "短微批里一个 token 的权重是长微批里的几倍",
   "weight of a token in the short micro-batch over that in the long one",
 ]
 

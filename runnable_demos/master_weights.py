@@ -115,8 +115,8 @@ bf16_moment_fused_rises_to = [
 [[method]]
 kind = "exact"
 how = [
-  "torch.optim.AdamW 自己的 exp_avg_sq：梯度为 1 的 1000 步之后，再走梯度为 1/8 的 1000 步；应到 1/64",
-  "exp_avg_sq of torch.optim.AdamW itself: after 1000 steps with gradients of 1, 1000 more with 1/8; it should reach 1/64",
+  "torch.optim.AdamW 自己的 exp_avg_sq：梯度为 1 的 1000 步之后，再走梯度为 1/8 的 1000 步，精确的 v 趋近 1/64",
+  "exp_avg_sq of torch.optim.AdamW itself: after 1000 steps with gradients of 1, 1000 more with 1/8, under which an exact v tends to 1/64",
 ]
 [method.metrics]
 bf16_moment_loop_falls_to_at_999 = [

@@ -92,12 +92,12 @@ how = [
 [method.metrics]
 moved_per_token = [
   "B/token",
-  "全部卸载：每块每个词元移出的字节",
+  "全部卸载：每块每个 token 移出的字节",
   "all offloaded: bytes to the host a token a block",
 ]
 moved_inputs_per_token = [
   "B/token",
-  "只卸载块输入：每块每个词元移出的字节",
+  "只卸载块输入：每块每个 token 移出的字节",
   "block inputs alone: bytes to the host a token a block",
 ]
 returns_what_left = ["", "移回的字节等于移出的字节", "as many bytes come back as were moved out"]

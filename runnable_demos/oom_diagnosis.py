@@ -347,7 +347,7 @@ def train_stashing(model: nn.Module, x: Tensor, total: Any) -> Any:
 
 
 def train_detached(model: nn.Module, x: Tensor, total: Any) -> Any:
-    """The mend: a Python number."""
+    """The fix: a Python number."""
     loss = model(x).square().mean()
     loss.backward()
     model.zero_grad()

@@ -72,11 +72,6 @@ stage3_parameters = ["B/param", "阶段 3：参数", "stage 3: parameters"]
 stage3_gradients = ["B/param", "阶段 3：梯度", "stage 3: gradients"]
 stage3_optimizer = ["B/param", "阶段 3：优化器状态", "stage 3: optimizer states"]
 stage3_states = ["B/param", "阶段 3：三类状态之和", "stage 3: all three states"]
-stage2_with_gathered = [
-  "B/param",
-  "FSDP2 不重新分片：状态与收集来的参数之和",
-  "FSDP2 without resharding: states and gathered parameters",
-]
 ddp_default_states = [
   "B/param",
   "DDP 默认设置（gradient_as_bucket_view=False）：三类状态与桶之和",
@@ -150,6 +145,19 @@ fsdp_largest_share = [
 ]
 
 [[method]]
+kind = "exact"
+how = [
+  "第三步里两个时刻的实时字节相加：反向开始时收集来的参数，优化器即将更新时的三类状态；取各进程的最大值，除以参数个数",
+  "live bytes of two moments of step three added: gathered parameters when the backward begins, and the states when the optimizer is about to step; on the fullest rank, a parameter",
+]
+[method.metrics]
+stage2_with_gathered = [
+  "B/param",
+  "FSDP2 不重新分片：状态与收集来的参数之和",
+  "FSDP2 without resharding: states and gathered parameters",
+]
+
+[[method]]
 kind = "bounded"
 how = [
   "收集完整权重，逐元素相减取绝对值的最大值",
@@ -157,7 +165,7 @@ how = [
 ]
 bound = 1e-6
 reason = [
-  "规约按不同次序相加，差别在 fp32 的末几位；权重不超过 1，末位约 6e-8",
+  "归约按不同次序相加，差别在 fp32 的末几位；权重不超过 1，末位约 6e-8",
   "reductions add in different orders, which changes last places of fp32: about 6e-8 for weights below 1",
 ]
 [method.metrics]
@@ -185,7 +193,7 @@ stage0 = ["阶段 0 · DDP，梯度住在桶里", "stage 0 · DDP, gradients as 
 stage1 = ["阶段 1 · ZeroRedundancyOptimizer", "stage 1 · ZeroRedundancyOptimizer"]
 stage2 = ["阶段 2 · FSDP2 不重新分片", "stage 2 · FSDP2, no resharding"]
 stage3 = ["阶段 3 · FSDP2", "stage 3 · FSDP2"]
-"""
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ kind = "bounded"
 how = ["逐元素相减取绝对值的最大值", "subtracted element by element"]
 bound = 1e-6
 reason = [
-  "规约按不同次序相加，差别在 fp32 的末几位；权重不超过 1，末位约 6e-8",
+  "归约按不同次序相加，差别在 fp32 的末几位；权重不超过 1，末位约 6e-8",
   "reductions add in different orders, which changes last places of fp32: about 6e-8 for weights below 1",
 ]
 [method.metrics]

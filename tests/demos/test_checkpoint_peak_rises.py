@@ -49,10 +49,10 @@ def growth(cause: Callable[[Config], Case]) -> tuple[float, float, float]:
     pairs = (
         (before.none, after.none),
         (before.checkpointed, after.checkpointed),
-        (before.mended, after.mended),
+        (before.fixed, after.fixed),
     )
-    none, checkpointed, mended = (round((b - a) / A, 1) for a, b in pairs)
-    return none, checkpointed, mended
+    none, checkpointed, fixed = (round((b - a) / A, 1) for a, b in pairs)
+    return none, checkpointed, fixed
 
 
 def test_a_heavy_boundary_costs_twice_what_it_spares() -> None:
@@ -91,12 +91,12 @@ def test_a_remainder_goes_to_the_chunk_without_a_checkpoint(layers: int) -> None
 
     even = layers // K
     assert case.checkpointed // A == by_hand(layers // 2 + 1)
-    assert case.mended // A == by_hand(even)
+    assert case.fixed // A == by_hand(even)
     assert one_more // A == by_hand(even + 1)
 
 
-def test_causes_raise_the_peak_and_mends_lower_it(metrics: dict[str, Metric]) -> None:
-    """Three above, one up to it; every mend below."""
+def test_causes_raise_the_peak_and_fixes_lower_it(metrics: dict[str, Metric]) -> None:
+    """Three above, one up to it; every fix below."""
     for key in ("boundary", "outside", "arguments"):
         assert metrics[f"{key}_ratio"].value > 1
     assert metrics["remainder_ratio"].value == 1
@@ -113,17 +113,17 @@ def test_some_peaks_have_little_to_give(metrics: dict[str, Metric]) -> None:
 
 
 def test_the_figure_shows_the_ratios(result: Result, metrics: dict[str, Metric]) -> None:
-    """With checkpoints, and mended, over the peak without."""
-    with_checkpoints, mended = result.figures[0].series
+    """With checkpoints, and fixed, over the peak without."""
+    with_checkpoints, fixed = result.figures[0].series
     for i, key in enumerate(("boundary", "outside", "arguments", "remainder")):
         assert with_checkpoints.y[i] == metrics[f"{key}_ratio"].value
-        mend = metrics[f"{key}_mended"].value / metrics[f"{key}_none"].value
-        assert mended.y[i] == pytest.approx(mend, rel=1e-12)
+        fix = metrics[f"{key}_mended"].value / metrics[f"{key}_none"].value
+        assert fixed.y[i] == pytest.approx(fix, rel=1e-12)
 
 
 @cache
 def tracked() -> tuple[dict[str, Case], dict[str, int]]:
-    """Causes with their mends, and what else is measured, by PyTorch's own tracker."""
+    """Causes with their fixes, and what else is measured, by PyTorch's own tracker."""
 
     def step_of(
         forward: Callable[[Tensor], Tensor],
@@ -155,16 +155,16 @@ def tracked() -> tuple[dict[str, Case], dict[str, int]]:
 
 
 def test_every_peak_is_that_of_pytorchs_own_tracker(metrics: dict[str, Metric]) -> None:
-    """The same steps under another meter: causes and mends, double backward and logits."""
+    """The same steps under another meter: causes and fixes, double backward and logits."""
     causes, others = tracked()
     for name, case in causes.items():
         assert metrics[f"{name}_none"].value * A == case.none
         assert metrics[f"{name}_checkpointed"].value * A == case.checkpointed
-        assert metrics[f"{name}_mended"].value * A == case.mended
+        assert metrics[f"{name}_mended"].value * A == case.fixed
         assert metrics[f"{name}_ratio"].value == case.checkpointed / case.none
     for name in ("outside_one", "remainder_one_more"):
         assert metrics[name].value * A == others[name]
     ratio = others["double"] / others["double_none"]
     assert metrics["double_backward_ratio"].value == ratio
     assert metrics["logits_ratio"].value == others["logits"] / others["logits_none"]
-    assert metrics["plain_ratio"].value == causes["outside"].mended / causes["outside"].none
+    assert metrics["plain_ratio"].value == causes["outside"].fixed / causes["outside"].none
