@@ -14,7 +14,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 
-from generator import lang, site_url
+from generator import lang, site_url, words
+from generator.cache import Cache, default_folder
 from generator.checks import load
 from generator.edition import assets
 from generator.edition import edition as editions
@@ -44,6 +45,7 @@ def on_config(config: Any) -> Any:
     config.extra[_SITE] = made
     config.extra["pd_policy"] = policy(preview=draft)
     config.extra["pd_ways"] = made.ways()
+    config.extra["pd_words"] = assets.theme_words()
     config.nav = list(made.navigation)
     config.extra_css = [assets.STYLE]
     config.extra_javascript.clear()
@@ -65,7 +67,7 @@ def _load(config: Any, draft: bool) -> Edition:
     if errors or found is None:
         shown = "\n".join(str(problem) for problem in errors)
         raise PluginError(f"the cards have problems:\n{shown}")
-    return editions.bind(found, demos)
+    return editions.bind(found, demos, Cache(default_folder()))
 
 
 def _website(edition: Edition, config: Any) -> Website:
@@ -108,11 +110,14 @@ def on_nav(nav: Any, files: Any, **_: Any) -> Any:
 
 
 def on_env(env: Any, **_: Any) -> Any:
-    """Let the theme's templates escape what is not known to be markup, as our own do.
+    """Let the theme's templates escape what is not known to be markup, as our own do; give them their words.
 
     Neither MkDocs nor the theme does: a description would stand in its attribute as it is written.
     """
     env.autoescape = True
+    env.globals["theme_words"] = {
+        name: lang.on_one_line(text) for name, text in words.group("theme").items()
+    }
     return env
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from generator import words
+from generator.lang import HTML_LANG
 from generator.tex import font as math_font
 
 _ROOT = Path(__file__).parents[2]
@@ -65,7 +68,8 @@ def bundles() -> dict[str, bytes]:
     material, palette = THEME_SCRIPTS
     return {
         STYLE: _joined(path for path in styles() if path.name not in HANDBOOK_ONLY),
-        SCRIPT: _joined(path for path in scripts() if path.name not in elsewhere),
+        SCRIPT: words_script().encode()
+        + _joined(path for path in scripts() if path.name not in elsewhere),
         EARLY: _scripts(*EARLY_PARTS, material),
         palette: _scripts(palette),
         **{name: _scripts(*parts) for name, parts in PAGE_SCRIPTS.items()},
@@ -83,6 +87,22 @@ def _joined(paths: Iterable[Path]) -> bytes:
 def early_script() -> str:
     """The scripts for the head, as one."""
     return _scripts(*EARLY_PARTS).decode()
+
+
+def words_script() -> str:
+    """The words that scripts say, and what markup calls each language; ahead of every deferred script."""
+    phrases = {
+        f"{group}.{name}": text
+        for group, rows in words.groups(words.IN_SCRIPTS).items()
+        for name, text in rows.items()
+    }
+    given = {"htmlLang": HTML_LANG, "phrases": phrases}
+    return f"Object.assign(window.pd, {json.dumps(given, ensure_ascii=False, separators=(',', ':'))});\n"
+
+
+def theme_words() -> Mapping[str, Mapping[str, words.Text]]:
+    """The words that the theme's templates print, as ``config.extra.pd_words``."""
+    return words.groups(words.IN_THEME)
 
 
 def vendor(name: str) -> Path:

@@ -12,7 +12,7 @@ from functools import partial
 
 from markupsafe import Markup
 
-from generator import lang
+from generator import lang, words
 from generator.cards import addresses
 from generator.cards.model import Card
 from generator.edition.edition import Edition, printed
@@ -21,25 +21,12 @@ from generator.lang import LANGS, Lang, Text
 from generator.render.html import Addresses, localise, source
 from generator.render.markup import in_script, policy, template
 from generator.render.plain_text import plain_text
-from runnable_demos.lab import figures
 from runnable_demos.lab.metrics import Figure
+from runnable_demos.lab.scales import scale_for
 
-ABOUT: Text = {
-    "zh": "机器学习工程师的双语面试卡片：卡上的每个数字，要么由一段你能重跑的代码算出，要么注明出处。",
-    "en": "Bilingual interview cards for machine-learning engineers. Every number on them is the result "
-    "of a run that you can repeat, or carries its citation.",
-}
-PROMISE: Text = {
-    "zh": "卡片上的每个数字都通向算出它的那次运行，或者注明出处；记号说明它怎样被检查。",
-    "en": "Each number on a card leads to the run that produced it, or to its source; a mark says how it "
-    "is checked.",
-}
-ABOUT_HEADINGS: Mapping[str, Text] = {
-    "marks": {"zh": "数字旁边的记号", "en": "The marks beside the numbers"},
-    "run": {"zh": "不信就自己跑", "en": "Run it yourself"},
-    "records": {"zh": "记录里有什么", "en": "What a record holds"},
-    "limits": {"zh": "它证明不了什么", "en": "What it does not prove"},
-}
+ABOUT = words.phrase("home.about")
+PROMISE = words.phrase("about.promise")
+ABOUT_HEADINGS = words.group("about_headings")
 NEWEST = 6
 TOP_CLAIMS = 3
 """What a card proves, on its module's page."""
@@ -328,9 +315,9 @@ def figure_rows(figure: Figure) -> list[list[object]]:
     places.sort()
     lookup = [dict(zip(series.x, series.y, strict=True)) for series in figure.series]
 
-    across = figures.scale_for(places, figure.x.unit, binary=figure.x.scale == "log2")
+    across = scale_for(places, figure.x.unit, binary=figure.x.scale == "log2")
     heights = [y for series in figure.series for y in series.y]
-    along = figures.scale_for(heights, figure.y.unit, binary=figure.y.scale == "log2")
+    along = scale_for(heights, figure.y.unit, binary=figure.y.scale == "log2")
 
     def named(x: float) -> object:
         return figure.x.categories[int(x)].label if figure.x.categories else across.show(x)

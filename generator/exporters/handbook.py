@@ -62,11 +62,10 @@ def make(edition: Edition) -> str:
     styles = [path for path in assets.styles() if path.name not in assets.SITE_ONLY]
     files = [*(assets.vendor(name) for name in assets.LIBRARIES), *assets.scripts()]
     early = in_script(assets.early_script())
-    scripts = [
-        in_script(path.read_text(encoding="utf-8"))
-        for path in files
-        if path.name not in assets.SITE_ONLY
+    parts = [
+        path.read_text(encoding="utf-8") for path in files if path.name not in assets.SITE_ONLY
     ]
+    scripts = [in_script(text) for text in (assets.words_script(), *parts)]
     return pages.rendered(
         "handbook.html",
         edition=edition,

@@ -75,6 +75,7 @@ def _config(made: Website, address: str) -> str:
     config["extra"]["pd_policy"] = policy()
     config["markdown_extensions"] = []  # those that it has unasked read files into pages
     config["extra"]["pd_ways"] = made.ways()
+    config["extra"]["pd_words"] = assets.theme_words()
     return yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
 
 

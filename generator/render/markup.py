@@ -16,7 +16,7 @@ from typing import Literal
 import jinja2
 from markupsafe import Markup
 
-from generator import lang
+from generator import lang, words
 
 Reason = Literal[
     "sanitised",  # ammonia has let through only what a card can say
@@ -55,12 +55,9 @@ def environment() -> jinja2.Environment:
         langs=lang.LANGS,
         html_lang=lang.HTML_LANG,
         section_names=lang.SECTION_NAMES,
-        section_headings=lang.SECTION_HEADINGS,
-        difficulty_labels=lang.DIFFICULTY_LABELS,
-        kind_labels=lang.KIND_LABELS,
-        state_labels=lang.STATE_LABELS,
-        state_counts=lang.STATE_COUNTS,
-        titles=lang.PAGE_TITLES,
+        words=words.TABLE,
+        fill=words.fill,
+        label=lang.as_label,
         on_one_line=lang.on_one_line,
     )
     return made

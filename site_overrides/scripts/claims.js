@@ -5,22 +5,6 @@
   "use strict";
   const { all, around, copies, element, say, target } = window.pd;
 
-  /** @type {Record<string, [zh: string, en: string]>} */
-  const VERDICTS = {
-    proven: ["✓ 已证明：每次验证都重算，与记录相等", "✓ Proven: recomputed at every verification, and equal"],
-    bounded: ["≤ 已证明：误差不超过界", "≤ Proven: stays within its bound"],
-    sampled: [
-      "± 抽样：按种子重算，与记录相等，附标准误差",
-      "± Sampled: recomputed from its seed, with its standard error",
-    ],
-    measured: ["◷ 实测：回放记录，不随 CPU 运行重算", "◷ Measured: read from the record, not recomputed"],
-    computed: [
-      "ƒ 计算所得：每次验证都重算，与记录相等，但不是实测",
-      "ƒ Computed: recomputed at every verification, and equal, but not measured",
-    ],
-    refuted: ["✗ 已证伪：运行结果并非如此", "✗ Refuted: the run says otherwise"],
-    stale: ["? 过期：代码已改，证据待重录", "? Stale: the code has changed since the record"],
-  };
   const MARGIN = 8; // pixels that the proof keeps from the number and from the window's edge
   const OPEN_AFTER = 120; // milliseconds
   const CLOSE_AFTER = 250;
@@ -44,7 +28,7 @@
   }
 
   /**
-   * @param {string} verdict
+   * @param {Verdict} verdict
    * @param {HTMLTableRowElement} line
    */
   function proof(verdict, line) {
@@ -53,7 +37,7 @@
     return element(
       "div",
       { id: "pd-tip-text", role: "tooltip" },
-      element("span", { class: "pd-tip-verdict" }, say(...VERDICTS[verdict])),
+      element("span", { class: "pd-tip-verdict" }, say(`verdicts.${verdict}`)),
       element("span", { class: "pd-tip-value" }, copies(number)),
       element("p", {}, copies(label)),
       element("p", { class: "pd-tip-how" }, copies(how)),
@@ -68,7 +52,7 @@
       "div",
       { class: "pd-command" },
       element("code", {}, command),
-      element("button", copy, say("复制", "Copy")),
+      element("button", copy, say("common.copy_text")),
     );
   }
 
@@ -76,7 +60,7 @@
   function fill(claim) {
     const line = target(claim);
     if (!(line instanceof HTMLTableRowElement)) return false;
-    const verdict = claim.dataset.verdict || "";
+    const verdict = /** @type {Verdict} */ (claim.dataset.verdict);
     const button = around(line, ".pd-demo")?.querySelector("[data-pd-copy]");
     const command = button?.getAttribute("data-pd-copy");
     tip.dataset.verdict = verdict;

@@ -25,8 +25,8 @@
     await copy(button.dataset.pdCopy || "");
     const label = [...button.childNodes];
     button.dataset.pdCopied = "yes";
-    button.replaceChildren(...say("已复制", "Copied"));
-    announce(words("已复制", "Copied"));
+    button.replaceChildren(...say("common.copied"));
+    announce(words("common.copied"));
     setTimeout(() => {
       button.replaceChildren(...label);
       delete button.dataset.pdCopied;

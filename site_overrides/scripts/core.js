@@ -2,7 +2,7 @@
 // What the other scripts share: settings, bilingual text, elements, keys, addresses. Their types: globals.d.ts.
 (function () {
   "use strict";
-  const { store } = window.pd;
+  const { store, htmlLang, phrases } = window.pd;
   const root = document.documentElement;
   const handbook = root.hasAttribute("data-pd-handbook");
   const base = new URL((root.dataset.pdBase || ".").replace(/\/+$/, "/"), location.href);
@@ -80,25 +80,39 @@
 
   // --- words -----------------------------------------------------------------------------------------
 
+  const LANGS = /** @type {Lang[]} */ (Object.keys(htmlLang));
+  /** @type {Core["inEach"]} */
+  const inEach = (of) => /** @type {Bilingual} */ (Object.fromEntries(LANGS.map((lang) => [lang, of(lang)])));
+  /** @type {Core["phrase"]} */
+  function phrase(key, values = {}) {
+    const text = phrases[key];
+    if (!text) throw new Error(`no words for ${key}`);
+    /** @param {Lang} lang @param {string} name */
+    function filled(lang, name) {
+      const value = values[name];
+      return typeof value === "object" ? value[lang] : String(value);
+    }
+    return inEach((lang) => text[lang].replace(/\{(\w+)\}/g, (_, name) => filled(lang, name)));
+  }
+  /** @param {Key | Bilingual} what @param {Values} [values] */
+  const textOf = (what, values) => (typeof what === "string" ? phrase(what, values) : what);
+
   /** @type {Core["say"]} */
-  const say = (zh, en) => [
-    element("span", { class: "pd-zh", lang: "zh-Hans" }, zh),
-    element("span", { class: "pd-en", lang: "en" }, en),
-  ];
+  function say(what, values) {
+    const text = textOf(what, values);
+    return LANGS.map((lang) => element("span", { class: `pd-${lang}`, lang: htmlLang[lang] }, text[lang]));
+  }
   /** @type {Core["words"]} */
-  function words(zh, en) {
-    const mode = get("mode");
-    if (mode === "both") return zh + " · " + en;
-    return mode === "zh" ? zh : en;
+  function words(what, values) {
+    const text = textOf(what, values);
+    return languages()
+      .map((lang) => text[lang])
+      .join(" · ");
   }
+  /** @type {Core["label"]} */
+  const label = (key) => Object.values(phrase(key)).join(" ");
   /** @type {Core["languages"]} */
-  function languages() {
-    const mode = get("mode");
-    if (mode === "both") return ["zh", "en"];
-    return [mode === "zh" ? "zh" : "en"];
-  }
-  /** @type {Core["htmlLang"]} */
-  const htmlLang = (lang) => (lang === "zh" ? "zh-Hans" : "en");
+  const languages = () => LANGS.filter((lang) => ["both", lang].includes(get("mode") || ""));
 
   /** @type {Core["announce"]} */
   function announce(text) {
@@ -112,10 +126,10 @@
 
   // --- keys ------------------------------------------------------------------------------------------
 
-  /** @type {Key[]} */
+  /** @type {SingleKey[]} */
   const keys = [];
   /** @type {Core["key"]} */
-  const key = (names, zh, en, act) => void keys.push({ names: [names].flat(), zh, en, act });
+  const key = (names, does, act) => void keys.push({ names: [names].flat(), does, act });
 
   // --- addresses -------------------------------------------------------------------------------------
 
@@ -188,10 +202,13 @@
     all,
     around,
     copies,
+    LANGS,
+    inEach,
+    phrase,
     say,
     words,
+    label,
     languages,
-    htmlLang,
     announce,
     keys,
     key,

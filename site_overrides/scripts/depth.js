@@ -11,10 +11,7 @@
     target()?.scrollIntoView();
   }
 
-  const furtherWords = () =>
-    get("depth") === "answer"
-      ? say("再看两分钟：要义与权衡", "Two minutes more: insights and trade-offs")
-      : say("继续深入：推导、陷阱、追问与证据", "Go deep: derivation, pitfalls, follow-ups, evidence");
+  const furtherWords = () => (get("depth") === "answer" ? say("depth.further") : say("depth.furthest"));
 
   for (const card of all(".pd-card")) {
     const further = element("button", { type: "button", class: "pd-button pd-more" });

@@ -64,7 +64,7 @@
     next.scrollIntoView({ block: "center" });
     return true;
   }
-  key("j", "下一个追问", "next follow-up", () => move(1));
-  key("k", "上一个追问", "previous follow-up", () => move(-1));
-  key(" ", "翻开或合上所在的追问", "flip the follow-up in focus", () => false); // the browser's own key for <summary>
+  key("j", "single_keys.next_followup", () => move(1));
+  key("k", "single_keys.previous_followup", () => move(-1));
+  key(" ", "single_keys.flip", () => false); // the browser's own key for <summary>
 })();

@@ -4,6 +4,13 @@ type Lang = "zh" | "en";
 /** The same words in each language. */
 type Bilingual = Record<Lang, string>;
 
+/** The table of words; of it a page carries what generator/words.py sends to scripts. */
+type Table = typeof import("../../generator/words.json");
+/** "search.nothing": a phrase by its group and its name. */
+type Key = { [Group in keyof Table]: `${Group}.${keyof Table[Group] & string}` }[keyof Table];
+/** What is filled in, by name. */
+type Values = Record<string, Bilingual | string | number>;
+
 // --- the reader's browser: store.js ----------------------------------------------------------------
 
 type SettingName = "mode" | "depth" | "keys" | "scheme";
@@ -41,10 +48,9 @@ type Kind<E extends Element> = { new (): E; prototype: E };
 type Place = { hash: string };
 
 /** A single key, or several that do the same; `act` may decline by returning false. */
-interface Key {
+interface SingleKey {
   names: string[];
-  zh: string;
-  en: string;
+  does: Key;
   act(event: KeyboardEvent): unknown;
 }
 
@@ -79,20 +85,25 @@ interface Core {
   /** Copies of what stands in an element. */
   copies(of: Node | null | undefined): Node[];
 
-  /** The same words in both languages; styles show those of the mode. */
-  say(zh: Child, en: Child): HTMLElement[];
-  /** Where only plain text will do (labels, placeholders): the words of the mode. */
-  words(zh: string, en: string): string;
+  LANGS: Lang[];
+  /** A text in each language. */
+  inEach(of: (lang: Lang) => string): Bilingual;
+  /** A phrase of the table of words, with its {places} filled. */
+  phrase(key: Key, values?: Values): Bilingual;
+  /** A phrase or a text in every language; styles show those of the mode. */
+  say(what: Key | Bilingual, values?: Values): HTMLElement[];
+  /** Where only plain text will do (labels, placeholders): the same in the languages of the mode. */
+  words(what: Key | Bilingual, values?: Values): string;
+  /** For labels that do not change with the mode: a phrase in every language. */
+  label(key: Key): string;
   /** The languages that the mode shows. */
   languages(): Lang[];
-  /** The value of a `lang` attribute. */
-  htmlLang(lang: Lang): string;
   /** Said to screen readers, once. */
   announce(text: string): void;
 
   /** Single keys, each with what it does; the help dialog lists them. */
-  keys: Key[];
-  key(names: string | string[], zh: string, en: string, act: Key["act"]): void;
+  keys: SingleKey[];
+  key(names: string | string[], does: Key, act: SingleKey["act"]): void;
 
   /** The id of a place in a card. */
   anchor(card: string, id?: string): string;
@@ -114,6 +125,7 @@ interface Core {
 type Named = { id: string; title: Bilingual };
 type Section = "answer" | "insights" | "derivation" | "tradeoffs" | "pitfalls" | "followups";
 type Difficulty = "easy" | "medium" | "hard";
+type Proof = "proven" | "computed" | "measured" | "stale" | "none";
 
 /** See generator/edition/search_data.py. */
 interface SearchCard extends Named {
@@ -121,7 +133,7 @@ interface SearchCard extends Named {
   module: string;
   difficulty: Difficulty;
   tags: string[];
-  proof: string;
+  proof: Proof;
 }
 type SearchPart = [card: number, section: Section, place: string, lang: Lang, heading: string, text: string];
 interface SearchData {
@@ -160,6 +172,7 @@ interface StudyData {
 
 // --- study progress: progress.js -------------------------------------------------------------------
 
+type Score = "right" | "close" | "wrong" | "unread";
 type Rating = 1 | 2 | 3 | 4;
 type Outcomes = Record<Rating, { card: { due: Date } }>;
 
@@ -228,11 +241,17 @@ interface OpenProgress {
 type MiniSearchClass = typeof import("minisearch").default;
 type Fsrs = typeof import("ts-fsrs");
 
+/** What became of a number: see generator/evidence. */
+type Verdict = keyof Table["verdicts"];
+
 interface Proofdeck extends Core {
   store: Store;
+  /** The value of the `lang` attribute for each language. */
+  htmlLang: Record<Lang, string>;
+  phrases: Partial<Record<Key, Bilingual>>;
   progress: { open(needs: ProgressNeeds): OpenProgress };
   /** How a typed number fares; tests ask it. */
-  score(text: string, item: StudyNumber): "right" | "close" | "wrong" | "unread";
+  score(text: string, item: StudyNumber): Score;
 }
 
 interface Window {

@@ -228,7 +228,7 @@
   function translate() {
     for (const option of all("option", form)) {
       const { zh = "", en = "" } = option.dataset;
-      option.textContent = words(zh, en);
+      option.textContent = words({ zh, en });
     }
   }
   onSet("mode", translate);

@@ -2,7 +2,7 @@
 // The handbook shows one thing at a time: the contents, the graph, study, or one card; the address says which.
 (function () {
   "use strict";
-  const { root, handbook, all, around, element, one, say, key, target } = window.pd;
+  const { root, handbook, all, around, element, label, inEach, htmlLang, one, say, key, target } = window.pd;
   if (!handbook) return;
   const cards = all(".pd-handbook-main > .pd-card");
 
@@ -23,29 +23,30 @@
   cards.forEach((card, i) => {
     const neighbours = element(
       "nav",
-      { class: "pd-neighbours", "aria-label": "上一张与下一张 Previous and next" },
-      link(cards[i - 1], "prev", say("← 上一张", "← Previous")),
-      link(cards[i + 1], "next", say("下一张 →", "Next →")),
+      { class: "pd-neighbours", "aria-label": label("handbook.neighbours") },
+      link(cards[i - 1], "prev", say("handbook.previous")),
+      link(cards[i + 1], "next", say("handbook.next")),
     );
     card.append(neighbours);
   });
 
   // --- the sections of the card on screen; styles leave out those that the depth hides ----------------
 
-  const sections = element("nav", { class: "pd-sections", "aria-label": "本卡目录 Sections of this card" });
+  const sections = element("nav", { class: "pd-sections", "aria-label": label("handbook.card_sections") });
   one(".pd-handbook-main").prepend(sections);
   /**
    * @param {HTMLElement} section
-   * @param {string} lang
+   * @param {Lang} lang
    */
   function heading(section, lang) {
     const headings = all(":scope > .pd-half > :is(h3, h4), :scope > h3 > span", section);
-    return headings.find((each) => around(each, "[lang]")?.lang === lang)?.textContent || "";
+    return headings.find((each) => around(each, "[lang]")?.lang === htmlLang[lang])?.textContent || "";
   }
   /** @param {HTMLElement} section */
   function entry(section) {
     const to = { href: `#${section.id}`, "data-section": section.dataset.section };
-    return element("a", to, say(heading(section, "zh-Hans"), heading(section, "en")));
+    const title = inEach((lang) => heading(section, lang));
+    return element("a", to, say(title));
   }
   /** @param {HTMLElement} card */
   const list = (card) => sections.replaceChildren(...all(":scope > .pd-section", card).map(entry));
@@ -89,6 +90,6 @@
     if (next) location.hash = next.id;
     return Boolean(next);
   }
-  key("n", "下一张卡", "next card", () => step(1));
-  key("p", "上一张卡", "previous card", () => step(-1));
+  key("n", "single_keys.next_card", () => step(1));
+  key("p", "single_keys.previous_card", () => step(-1));
 })();

@@ -32,31 +32,26 @@
   function help() {
     dialog ||= make();
     one("tbody", dialog).replaceChildren(...keys.map(row));
-    dialog.setAttribute("aria-label", words("键盘", "Keyboard"));
+    dialog.setAttribute("aria-label", words("common.keyboard"));
     dialog.showModal();
   }
 
-  /** @param {Key} key */
-  function row({ names, zh, en }) {
+  /** @param {SingleKey} key */
+  function row({ names, does }) {
     const caps = names.map((name) => element("kbd", {}, name === " " ? "␣" : name));
-    return element("tr", {}, element("td", {}, caps), element("td", {}, say(zh, en)));
+    return element("tr", {}, element("td", {}, caps), element("td", {}, say(does)));
   }
 
   function make() {
     const choice = element("input", { type: "checkbox", id: "pd-single-keys" });
     choice.checked = get("keys") === "on";
     choice.addEventListener("change", () => set("keys", choice.checked ? "on" : "off"));
-    const label = element(
-      "label",
-      { for: "pd-single-keys" },
-      choice,
-      say("启用单键快捷键", "Single-key shortcuts are on"),
-    );
-    const close = element("button", { class: "pd-button" }, say("关闭", "Close"));
+    const label = element("label", { for: "pd-single-keys" }, choice, say("single_keys.on"));
+    const close = element("button", { class: "pd-button" }, say("common.close"));
     const sheet = element(
       "div",
       { class: "pd-help-sheet" },
-      element("h2", {}, say("键盘", "Keyboard")),
+      element("h2", {}, say("common.keyboard")),
       element("table", {}, element("tbody")),
       label,
       element("form", { method: "dialog" }, close),
@@ -67,10 +62,10 @@
     return made;
   }
 
-  key("?", "这份说明", "this list", help);
+  key("?", "single_keys.help", help);
   if (!handbook) {
-    key("n", "下一页", "next page", () => false); // the theme's own
-    key("p", "上一页", "previous page", () => false);
+    key("n", "single_keys.next_page", () => false); // the theme's own
+    key("p", "single_keys.previous_page", () => false);
   }
   document.addEventListener("click", (event) => around(event.target, '[data-pd-open="help"]') && help());
 })();

@@ -18,7 +18,7 @@
     const here = MODES.indexOf(get("mode") || "");
     set("mode", MODES[(here + 1) % MODES.length]);
   }
-  key("l", "换语言：中文、英文、对照", "change language: 中文, English, side by side", next);
+  key("l", "single_keys.language", next);
 
   // What the address asks for is kept, as a choice made by hand is.
   const asked = new URLSearchParams(location.search).get("lang");

@@ -52,7 +52,7 @@
   function title(found) {
     const half = (/** @type {Lang} */ lang) => found.querySelector(`:is(.pd-title, h2, h3) .pd-${lang}`);
     const [zh, en] = [half("zh"), half("en")].map((each) => each?.textContent.trim());
-    if (zh) return say(zh, en || zh);
+    if (zh) return say({ zh, en: en || zh });
     const heading = found.querySelector(".pd-title, h2, h3, summary, td:nth-child(2)") || found;
     return [heading.textContent.trim().slice(0, 60)];
   }
@@ -89,9 +89,9 @@
     }
     const found = nearestPlace(name);
     const shown = name.slice(0, MOST);
-    notice.replaceChildren(...say(`这里没有“${shown}”。`, `There is no “${shown}” here. `));
+    notice.replaceChildren(...say("lost.missing", { name: shown }));
     if (found) {
-      notice.append(...say("最接近的是：", "The nearest is: "));
+      notice.append(...say("lost.nearest"));
       notice.append(element("a", { href: `#${found.id}` }, title(found)));
     }
     main.prepend(notice);
@@ -112,9 +112,7 @@
     const link = links.find((each) => each.dataset.card === found);
     if (!link) return;
     const copy = element("a", { href: link.href }, copies(link));
-    one(".pd-head", missing).append(
-      element("p", { class: "pd-lost" }, say("你要找的可能是：", "Perhaps you mean: "), copy),
-    );
+    one(".pd-head", missing).append(element("p", { class: "pd-lost" }, say("lost.perhaps"), copy));
   }
   all("[data-pd-missing]").forEach(suggest);
 })();

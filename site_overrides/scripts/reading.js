@@ -70,7 +70,7 @@
    */
   function show(state, sign) {
     sign.textContent = state.known ? "✓" : "◐";
-    sign.setAttribute("aria-label", state.known ? words("已掌握", "known") : words("读过", "opened"));
+    sign.setAttribute("aria-label", state.known ? words("reading.known") : words("reading.opened"));
   }
 
   // --- a card's own mark -----------------------------------------------------------------------------
@@ -84,13 +84,9 @@
     function label() {
       const known = Boolean(read()[id]?.known);
       button.setAttribute("aria-pressed", String(known));
-      button.replaceChildren(known ? "✓ " : "○ ", ...say("已掌握", "I know this"));
+      button.replaceChildren(known ? "✓ " : "○ ", ...say("reading.know"));
     }
-    const notKept = element(
-      "span",
-      { class: "pd-sheet-about", hidden: true },
-      say("没有存下：浏览器的存储已满，或不允许保存。", "Not kept: this browser's storage is full or blocked."),
-    );
+    const notKept = element("span", { class: "pd-sheet-about", hidden: true }, say("reading.not_kept"));
     button.addEventListener("click", () => {
       notKept.hidden = note(id, { known: !read()[id]?.known });
       if (!notKept.hidden) announce(notKept.textContent);

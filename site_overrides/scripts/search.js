@@ -7,7 +7,6 @@
   const { all, around, handbook, set, element, say, words, languages, htmlLang } = window.pd;
   const { key, anchor, address, place, data, library, announce } = window.pd;
 
-  /** @typedef {[zh: string, en: string]} Pair */
   /** @typedef {Pick<SearchCard, "module" | "difficulty" | "tags" | "proof">} Facts */
   /** The data, indexed; of each part the heading and the text in one spelling. */
   /** @typedef {SearchData & { index: import("minisearch").default, texts: [heading: string, text: string][] }} Index */
@@ -15,25 +14,10 @@
   /** @typedef {{ titles: Map<number, number>, parts: Map<number, number> }} Weights */
   /** A card that is shown, with its parts, best first. @typedef {{ card: SearchCard, parts: SearchPart[] }} Found */
 
-  /** @type {Record<Section, Pair>} */
-  const SECTIONS = {
-    answer: ["一句话结论", "In one sentence"],
-    insights: ["核心要义", "Key insights"],
-    derivation: ["推导", "Derivation"],
-    tradeoffs: ["工程权衡", "Trade-offs"],
-    pitfalls: ["常见陷阱", "Pitfalls"],
-    followups: ["追问", "Follow-ups"],
-  };
-  /** @type {Record<Difficulty, Pair>} */
-  const DIFFICULTIES = { easy: ["基础", "Easy"], medium: ["进阶", "Medium"], hard: ["深入", "Hard"] };
-  /** @type {Record<string, Pair>} */
-  const PROOFS = {
-    proven: ["全部已证明", "all proven"],
-    computed: ["含计算或抽样", "some computed or sampled"],
-    measured: ["含实测", "some measured"],
-    stale: ["有过期", "some stale"],
-    none: ["无数字", "no numbers"],
-  };
+  /** @type {Difficulty[]} */
+  const DIFFICULTIES = ["easy", "medium", "hard"];
+  /** @type {Proof[]} */
+  const PROOFS = ["proven", "computed", "measured", "stale", "none"];
   const CARDS_SHOWN = 20;
   const PARTS_SHOWN = 3;
 
@@ -350,9 +334,6 @@
     return link;
   }
 
-  /** @param {Bilingual} text */
-  const both = (text) => say(text.zh, text.en);
-
   /**
    * @param {SearchCard} card
    * @param {Map<string, Bilingual>} modules
@@ -360,10 +341,10 @@
    */
   function cardOption(card, modules, query) {
     const module = modules.get(card.module) || { zh: card.module, en: card.module };
-    const about = [...both(module), " · ", ...say(...DIFFICULTIES[card.difficulty])];
+    const about = [...say(module), " · ", ...say(`difficulties.${card.difficulty}`)];
     return option(
       { kind: "card", card, query },
-      element("span", { class: "pd-hit-title" }, both(card.title)),
+      element("span", { class: "pd-hit-title" }, say(card.title)),
       element("span", { class: "pd-hit-about" }, about),
     );
   }
@@ -377,8 +358,8 @@
     const question = isQuestion && element("b", {}, marked(heading, query), " ");
     return option(
       { kind: "part", card, place, lang, query },
-      element("span", { class: "pd-hit-section" }, say(...SECTIONS[section])),
-      element("span", { class: "pd-hit-text", lang: htmlLang(lang) }, question, marked(text, query)),
+      element("span", { class: "pd-hit-section" }, say(`sections.${section}`)),
+      element("span", { class: "pd-hit-text", lang: htmlLang[lang] }, question, marked(text, query)),
     );
   }
 
@@ -409,8 +390,8 @@
   }
   /** @param {number} number of cards */
   function outcome(number) {
-    if (!number) return words("没有找到", "Nothing found");
-    return words(`${number} 张卡片`, `${number} card${number > 1 ? "s" : ""}`);
+    if (!number) return words("search.nothing");
+    return words(number === 1 ? "search.found_one" : "search.found", { number });
   }
 
   // --- its filters
@@ -445,25 +426,21 @@
     const filled = new Set(cards.map((card) => card.module));
     const proofs = new Set(cards.map((card) => card.proof));
     const tags = [...new Set(cards.flatMap((card) => card.tags))].sort();
-    /** @param {Record<string, Pair>} table @returns {[string, string][]} */
-    const labels = (table) => Object.entries(table).map(([value, pair]) => [value, words(...pair)]);
+    /** @param {SearchData["modules"][number]} module @returns {[string, string]} */
+    const named = ({ id, title }) => [id, words(title)];
+    /** @param {Difficulty} each @returns {[string, string]} */
+    const difficulty = (each) => [each, words(`difficulties.${each}`)];
+    /** @param {Proof} each @returns {[string, string]} */
+    const proof = (each) => [each, words(`proofs.${each}`)];
     filters.replaceChildren(
-      filter(
-        "module",
-        words("全部模块", "All modules"),
-        modules.filter(({ id }) => filled.has(id)).map(({ id, title }) => [id, words(title.zh, title.en)]),
-      ),
-      filter("difficulty", words("难度不限", "Any difficulty"), labels(DIFFICULTIES)),
+      filter("module", words("filters.modules"), modules.filter(({ id }) => filled.has(id)).map(named)),
+      filter("difficulty", words("filters.difficulties"), DIFFICULTIES.map(difficulty)),
       filter(
         "tag",
-        words("标签不限", "Any tag"),
+        words("filters.tags"),
         tags.map((tag) => [tag, `#${tag}`]),
       ),
-      filter(
-        "proof",
-        words("证明状态不限", "Any state of proof"),
-        labels(PROOFS).filter(([value]) => proofs.has(value)),
-      ),
+      filter("proof", words("filters.proofs"), PROOFS.filter((each) => proofs.has(each)).map(proof)),
     );
   }
 
@@ -474,10 +451,7 @@
     try {
       found = await load();
     } catch {
-      status.textContent = words(
-        "搜索数据没有载入，请检查网络",
-        "The search data did not load: check the network",
-      );
+      status.textContent = words("search.failed");
       return;
     }
     const query = input.value.trim();
@@ -492,10 +466,7 @@
       );
     } else {
       list.replaceChildren();
-      status.textContent = words(
-        "输入中文、英文、别名或缩写",
-        "Type Chinese, English, an alias or an abbreviation",
-      );
+      status.textContent = words("search.hint");
     }
     dialog.dataset.query = query; // what is shown answers this
   }
@@ -526,13 +497,13 @@
 
   // The words of the mode, which may have changed since.
   function label() {
-    const name = words("搜索", "Search");
+    const name = words("common.search");
     dialog.setAttribute("aria-label", name);
     input.setAttribute("aria-label", name);
     input.placeholder = name;
-    list.setAttribute("aria-label", words("结果", "Results"));
-    close.setAttribute("aria-label", words("关闭", "Close"));
-    status.textContent = words("正在载入…", "Loading…");
+    list.setAttribute("aria-label", words("search.results"));
+    close.setAttribute("aria-label", words("common.close"));
+    status.textContent = words("common.loading");
   }
 
   async function open() {
@@ -548,7 +519,7 @@
     update();
   }
 
-  key(["/", "s", "f"], "搜索", "search", () => void open());
+  key(["/", "s", "f"], "single_keys.search", () => void open());
   document.addEventListener("click", (event) => around(event.target, '[data-pd-open="search"]') && open());
 
   // --- arrival from a result --------------------------------------------------------------------------

@@ -3,34 +3,27 @@
 // An item is known by its id, so an edited text keeps its schedule. All state stays in this browser.
 (function () {
   "use strict";
-  const { handbook, all, around, element, one, say, words, htmlLang } = window.pd;
+  const { handbook, all, around, element, one, say, words, phrase, LANGS, htmlLang } = window.pd;
   const { key, address, data, library, announce, onSet } = window.pd;
   const [page] = all("[data-pd-study]");
   if (!page) return;
 
   /** @typedef {StudyItem | StudyNumber} Item */
   /** One that goes on; `right`: how many were remembered. @typedef {{ queue: Item[], at: number, shown: boolean, right: number }} Round */
-  /** @typedef {[zh: string, en: string]} Pair */
 
   const ROUND = 20;
   const DUE_SHOWN = 50;
   const MINUTE = 60_000; // milliseconds
-  /** @type {Record<Item["kind"], Pair>} */
-  const KINDS = { followup: ["追问", "Follow-up"], pitfall: ["陷阱", "Pitfall"], number: ["数字", "Number"] };
-  /** @type {[rating: Rating, ...label: Pair][]} */
-  const RATINGS = [
-    [1, "忘了", "Again"],
-    [2, "吃力", "Hard"],
-    [3, "记得", "Good"],
-    [4, "轻松", "Easy"],
-  ];
-  /** How a typed number fares, and the rating that this suggests. @type {Record<ReturnType<typeof score>, { suggested: Rating, verdict: Pair }>} */
-  const SCORES = {
-    right: { suggested: 3, verdict: ["✓ 对", "✓ Right"] },
-    close: { suggested: 2, verdict: ["≈ 接近，但超出所印精度", "≈ Close, but not to the precision printed"] },
-    wrong: { suggested: 1, verdict: ["✗ 不对", "✗ Wrong"] },
-    unread: { suggested: 1, verdict: ["✗ 没有读出数值或单位", "✗ No number or unit was read"] },
-  };
+  const RATINGS = /** @type {const} */ ([
+    [1, "again"],
+    [2, "hard"],
+    [3, "good"],
+    [4, "easy"],
+  ]);
+  /** How a typed number fares, and the rating that this suggests. @type {Record<Score, Rating>} */
+  const SUGGESTED = { right: 3, close: 2, wrong: 1, unread: 1 };
+  /** @type {Item["kind"][]} */
+  const KINDS = ["followup", "pitfall", "number"];
 
   /** What there is to study. @type {StudyData} */
   let base;
@@ -119,7 +112,8 @@
       const bare = item.unit === "" && Math.abs(value - item.value) <= item.tolerance;
       return bare ? value : value * item.factor;
     }
-    const per = unit.match(/^(.*?)\s*(?:\/|每|per\s)\s*.*$/u);
+    // "KiB per layer", "KiB/层", "KiB 每层": what stands before counts. 每 is \u6bcf.
+    const per = unit.match(/^(.*?)\s*(?:\/|\u6bcf|per\s)\s*.*$/u);
     const known = base.units[unit] || (per && item.unit.includes("/") && base.units[per[1].trim()]);
     return known ? value * known[1] : null;
   }
@@ -177,8 +171,8 @@
 
   /** @param {Bilingual} text */
   const halves = (text) =>
-    /** @type {const} */ (["zh", "en"]).map((lang) =>
-      element("div", { class: "pd-half", lang: htmlLang(lang), "data-lang": lang }, text[lang]),
+    LANGS.map((lang) =>
+      element("div", { class: "pd-half", lang: htmlLang[lang], "data-lang": lang }, text[lang]),
     );
 
   // --- a round ---------------------------------------------------------------------------------------
@@ -217,11 +211,11 @@
       "div",
       { class: "pd-sheet-head" },
       element("span", { class: "pd-count" }, `${at + 1} / ${queue.length}`),
-      element("progress", { max: queue.length, value: at, "aria-label": words("进度", "Progress") }),
-      button(say("结束", "End"), finish),
+      element("progress", { max: queue.length, value: at, "aria-label": words("study.progress") }),
+      button(say("study.end"), finish),
     );
-    const link = element("a", { href: address(item.card) }, say(title.zh, title.en));
-    const about = element("p", { class: "pd-sheet-about" }, say(...KINDS[item.kind]), " — ", link);
+    const link = element("a", { href: address(item.card) }, say(title));
+    const about = element("p", { class: "pd-sheet-about" }, say(`item_kinds.${item.kind}`), " — ", link);
     return element("section", { class: "pd-sheet pd-card" }, head, about, ...faces);
   }
 
@@ -252,12 +246,12 @@
       spellcheck: "false",
       inputmode: "text",
     });
-    const what = say(`${item.of.zh}：写出数值与单位`, `${item.of.en}: the number and its unit`);
+    const what = say("study.typed", { what: item.of });
     question.append(
       element("label", { for: "pd-typed" }, halves(item.ask)),
       element("p", { class: "pd-sheet-about" }, what),
     );
-    const check = element("button", { class: "pd-button pd-primary" }, say("核对", "Check"));
+    const check = element("button", { class: "pd-button pd-primary" }, say("study.check"));
     const form = element("form", { class: "pd-typed-form" }, field, check);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -273,10 +267,10 @@
    * @param {HTMLElement} back
    */
   async function askText(item, question, back) {
-    const reveal = primary(say("显示答案", "Show the answer"), () => turnText(item, back));
+    const reveal = primary(say("study.reveal"), () => turnText(item, back));
     back.append(reveal);
     if (item.kind === "pitfall") {
-      const wrong = element("p", { class: "pd-sheet-about" }, say("错在哪里？", "What is wrong with it?"));
+      const wrong = element("p", { class: "pd-sheet-about" }, say("study.what_is_wrong"));
       question.append(...halves(item.ask), wrong);
     } else {
       const own = await pieces(item, "summary").catch(() => []);
@@ -296,22 +290,17 @@
   function turnNumber(item, back, typed) {
     if (round) round.shown = true;
     const found = score(typed, item);
-    const { suggested, verdict } = SCORES[found];
     const { zh = "", en = "" } = item.text;
-    const evidence = element(
-      "a",
-      { href: address(item.card, item.evidence) },
-      say("看证据", "See the evidence"),
-    );
+    const evidence = element("a", { href: address(item.card, item.evidence) }, say("study.evidence"));
     const answer = element(
       "div",
       { class: "pd-answer-face" },
-      element("p", { class: "pd-score", "data-score": found, role: "status" }, say(...verdict)),
-      element("p", { class: "pd-tip-value" }, say(zh || en, en || zh)),
-      element("p", {}, say(item.how.zh, item.how.en)),
+      element("p", { class: "pd-score", "data-score": found, role: "status" }, say(`scores.${found}`)),
+      element("p", { class: "pd-tip-value" }, say({ zh: zh || en, en: en || zh })),
+      element("p", {}, say(item.how)),
       element("p", {}, evidence),
     );
-    askRating(item, back, answer, suggested);
+    askRating(item, back, answer, SUGGESTED[found]);
   }
 
   /**
@@ -324,7 +313,7 @@
     try {
       answer.append(...(await pieces(item, item.kind === "pitfall" ? ".pd-pitfall" : ".pd-answer")));
     } catch {
-      const missing = say("答案没有载入，请检查网络。", "The answer did not load: check the network.");
+      const missing = say("study.no_answer");
       answer.append(element("p", {}, missing));
     }
     if (isAsked(item)) askRating(item, back, answer, 3);
@@ -339,13 +328,13 @@
   function askRating(item, back, answer, suggested) {
     const { at: now, options } = progress.next(item.id);
     /** @param {typeof RATINGS[number]} rating */
-    function rateButton([rating, zh, en]) {
+    function rateButton([rating, name]) {
       const after = element("small", {}, wait(options[rating].card.due, now));
-      const label = [element("kbd", {}, String(rating)), element("span", {}, say(zh, en)), after];
+      const label = [element("kbd", {}, String(rating)), element("span", {}, say(`ratings.${name}`)), after];
       const sort = rating === suggested ? "pd-button pd-primary" : "pd-button";
       return button(label, () => rate(rating), { "data-rating": rating, class: sort });
     }
-    const group = { class: "pd-ratings", role: "group", "aria-label": words("记得怎样？", "How well?") };
+    const group = { class: "pd-ratings", role: "group", "aria-label": words("study.how_well") };
     const ratings = element("div", group, RATINGS.map(rateButton));
     back.replaceChildren(answer, ratings);
     one(`[data-rating="${suggested}"]`, ratings).focus({ preventScroll: true });
@@ -368,16 +357,16 @@
     const minutes = Math.max(1, Math.round((Number(until) - Number(now)) / MINUTE));
     const hours = Math.round(minutes / 60);
     const days = Math.round(minutes / 60 / 24);
-    if (minutes < 60) return words(`${minutes} 分钟`, `${minutes} min`);
-    if (minutes < 60 * 24) return words(`${hours} 小时`, `${hours} h`);
-    return words(`${days} 天`, `${days} d`);
+    if (minutes < 60) return words("study.minutes", { number: minutes });
+    if (minutes < 60 * 24) return words("study.hours", { number: hours });
+    return words("study.days", { number: days });
   }
 
   function finish() {
     const { right, at } = round || { right: 0, at: 0 };
     round = undefined;
     if (!at) return overview();
-    const result = say(`这一轮 ${at} 题，记得 ${right} 题。`, `${at} in this round, ${right} remembered.`);
+    const result = say("study.result", { asked: at, right });
     overview(element("p", { class: "pd-result", role: "status" }, result));
   }
 
@@ -398,9 +387,9 @@
     );
   }
   /** @param {Named} each @returns {[string, string]} */
-  const choice = ({ id, title }) => [id, words(title.zh, title.en)];
+  const choice = ({ id, title }) => [id, words(title)];
   /** @returns {[string, string][]} */
-  const kinds = () => Object.entries(KINDS).map(([kind, pair]) => [kind, words(...pair)]);
+  const kinds = () => KINDS.map((kind) => [kind, words(`item_kinds.${kind}`)]);
 
   // The filters in the language of the mode, set as they were.
   function makeFilters() {
@@ -412,12 +401,12 @@
     filters = element(
       "form",
       { class: "pd-search-filters" },
-      select("kind", words("全部种类", "All kinds"), kinds()),
-      select("module", words("全部模块", "All modules"), modules.map(choice)),
-      select("path", words("全部路线", "All paths"), base.paths.map(choice)),
+      select("kind", words("filters.kinds"), kinds()),
+      select("module", words("filters.modules"), modules.map(choice)),
+      select("path", words("filters.paths"), base.paths.map(choice)),
       select(
         "tag",
-        words("全部标签", "All tags"),
+        words("filters.all_tags"),
         tags.map((tag) => [tag, `#${tag}`]),
       ),
     );
@@ -427,18 +416,18 @@
     return filters;
   }
 
-  /** @param {number} number @param {string} zh @param {string} en */
-  const fact = (number, zh, en) =>
-    element("div", {}, element("dt", {}, say(zh, en)), element("dd", {}, String(number)));
+  /** @param {number} number @param {Key} what */
+  const fact = (number, what) =>
+    element("div", {}, element("dt", {}, say(what)), element("dd", {}, String(number)));
   /**
    * @param {Item} item
    * @param {Date} now
    */
   function dueLine(item, now) {
     const { title } = base.cards[item.card];
-    const link = element("a", { href: address(item.card) }, say(title.zh, title.en));
-    const ask = element("span", {}, say(item.ask.zh, item.ask.en));
-    const when = dueAt(item) <= now ? say("现在", "now") : wait(dueAt(item), now);
+    const link = element("a", { href: address(item.card) }, say(title));
+    const ask = element("span", {}, say(item.ask));
+    const when = dueAt(item) <= now ? say("study.now") : wait(dueAt(item), now);
     return element("li", {}, link, " ", ask, " ", element("small", {}, when));
   }
 
@@ -447,13 +436,10 @@
   function overview(news) {
     const counts = element("dl", { class: "pd-counts" });
     const list = element("ol", { class: "pd-due" });
-    const summary = element("summary", {}, say("到期清单", "Due list"));
+    const summary = element("summary", {}, say("study.due_list"));
     const rest = element("details", { class: "pd-due-list" }, summary, list);
-    const go = primary(say("开始一轮", "Start a round"), start, " pd-start");
-    const how = say(
-      "一轮二十题，先到期的，再没学过的。空格翻面，1–4 评分，数字题直接键入。",
-      "Twenty a round: what is due, then what is new. Space turns, 1–4 rate, numbers are typed.",
-    );
+    const go = primary(say("study.start"), start, " pd-start");
+    const how = say("study.how");
     makeFilters();
     refresh = () => {
       const now = new Date();
@@ -461,9 +447,9 @@
       const waiting = due(items, now).length;
       const unseen = fresh(items).length;
       counts.replaceChildren(
-        fact(waiting, "到期", "due"),
-        fact(unseen, "未学", "new"),
-        fact(items.length - unseen - waiting, "已排期", "scheduled"),
+        fact(waiting, "study.due"),
+        fact(unseen, "study.new"),
+        fact(items.length - unseen - waiting, "study.scheduled"),
       );
       go.disabled = !waiting && !unseen;
       const next = items
@@ -488,8 +474,8 @@
 
   // --- progress to files and back ----------------------------------------------------------------------
 
-  /** @param {number} number @returns {Pair} */
-  const counted = (number) => [`${number} 条进度`, number === 1 ? "1 item" : `${number} items`];
+  /** @param {number} number */
+  const counted = (number) => phrase(number === 1 ? "study.counted_one" : "study.counted", { number });
 
   /** What to do with a progress from a file; whether it was done. @typedef {(found: Progress, number: number) => Promise<boolean>} Take */
 
@@ -500,29 +486,20 @@
   }
   /** @type {Take} */
   async function replace(found, number) {
-    const [zh, en] = counted(number);
-    const [zhHere, enHere] = counted(progress.size());
-    const question = say(
-      `用文件里的 ${zh}替换这里的 ${zhHere}？之后可以撤销。`,
-      `Replace the ${enHere} here with the ${en} of the file? It can be undone.`,
-    );
-    const sure = await asked(question, say("替换", "Replace"));
+    const question = say("study.sure", { those: counted(number), these: counted(progress.size()) });
+    const sure = await asked(question, say("study.replace"));
     if (sure) progress.replace(found);
     return sure;
   }
   function undo() {
     progress.undo();
-    const news = say("已恢复替换前的进度。", "Your progress is as it was before.");
+    const news = say("study.undone");
     overview(element("p", { role: "status" }, news));
   }
 
   /** @param {number} refused */
   function refusedOfFile(refused) {
-    const were = refused === 1 ? "was" : "were";
-    return say(
-      `文件中有 ${refused} 条无法排期，没有载入。`,
-      `Of the file, ${refused} could not be scheduled and ${were} left out.`,
-    );
+    return say(refused === 1 ? "study.left_out_one" : "study.left_out", { number: refused });
   }
   /**
    * Take the progress of a file. → what there is to say where nothing came of it.
@@ -531,15 +508,13 @@
    */
   async function takeFile(file, take) {
     const found = file && progress.read(await file.text().catch(() => ""));
-    if (!found) return say("这个文件不是学习进度。", "This file holds no study progress.");
+    if (!found) return say("study.not_progress");
     const number = Object.keys(found.progress.items).length;
-    if (found.refused && !number)
-      return say("这个文件里没有能排期的进度。", "Nothing in this file can be scheduled.");
+    if (found.refused && !number) return say("study.nothing_in_file");
     if (!(await take(found.progress, number))) return undefined;
     overview();
-    const [zh, en] = counted(progress.size());
     one(".pd-backup [role=status]", page).replaceChildren(
-      ...say(`已载入，共 ${zh}。`, `Loaded: ${en} with progress.`),
+      ...say("study.loaded", { these: counted(progress.size()) }),
       " ",
       ...(found.refused ? refusedOfFile(found.refused) : []),
     );
@@ -571,12 +546,12 @@
     const buttons = element(
       "p",
       { class: "pd-buttons" },
-      button(say("导出", "Export"), save),
-      button(say("合并文件", "Merge a file"), choose(merge)),
-      button(say("用文件替换", "Replace with a file"), choose(replace)),
-      progress.canUndo() && button(say("撤销替换", "Undo the replacement"), undo),
+      button(say("study.export"), save),
+      button(say("study.merge"), choose(merge)),
+      button(say("study.replace_with"), choose(replace)),
+      progress.canUndo() && button(say("study.undo"), undo),
     );
-    const where = say("进度只存在这个浏览器里。", "Progress stays in this browser only.");
+    const where = say("study.where");
     const about = element("p", { class: "pd-sheet-about" }, where);
     return element("div", { class: "pd-backup" }, about, buttons, file, said);
   }
@@ -595,7 +570,7 @@
       element(
         "p",
         { class: "pd-buttons" },
-        element("button", { class: "pd-button", value: "" }, say("取消", "Cancel")),
+        element("button", { class: "pd-button", value: "" }, say("study.cancel")),
         element("button", { class: "pd-button pd-primary", value: "yes" }, yes),
       ),
     );
@@ -649,41 +624,34 @@
     return element("div", { class: "pd-callout", ...sort }, element("p", {}, text), acts);
   }
   function notKept() {
-    const text = say(
-      "这个浏览器没有存下进度：存储已满，或不允许保存。进度只在这个标签页里，离开前请导出。",
-      "This browser did not keep your progress: its storage is full or blocked. It is in this tab alone: export it before you leave.",
-    );
+    const text = say("study.not_kept");
     return callout(
       { "data-kind": "warning", role: "alert" },
       text,
-      button(say("导出", "Export"), save),
-      button(say("再试一次", "Try again"), progress.again),
+      button(say("study.export"), save),
+      button(say("study.again"), progress.again),
     );
   }
   /** @param {number} refused */
   function notRead(refused) {
-    const were = refused === 1 ? "was" : "were";
-    const text = say(
-      `存储中有 ${refused} 条读不出来或无法排期，已另外存放。`,
-      `Of what was stored, ${refused} could not be read or scheduled, and ${were} set aside.`,
-    );
+    const text = say(refused === 1 ? "study.aside_one" : "study.aside", { number: refused });
     const exportThem = () => download("study-aside", progress.asideText());
     return callout(
       { "data-kind": "note", role: "status" },
       text,
-      button(say("导出这些", "Export them"), exportThem),
-      button(say("丢弃", "Discard"), progress.discard),
+      button(say("study.export_them"), exportThem),
+      button(say("study.discard"), progress.discard),
     );
   }
 
   // --- keys ------------------------------------------------------------------------------------------
 
-  key(["1", "2", "3", "4"], "评分：忘了、吃力、记得、轻松", "rate: again, hard, good, easy", (event) => {
+  key(["1", "2", "3", "4"], "single_keys.rate", (event) => {
     const [rating] = all(`[data-rating="${event.key}"]`, page);
     rating?.click();
     return Boolean(rating);
   });
-  key(" ", "翻面，开始一轮", "turn over, start a round", (event) => {
+  key(" ", "single_keys.turn", (event) => {
     if (around(event.target, "button, a, summary")) return false;
     const [first] = all(".pd-primary:not([disabled])", page);
     first?.click();
@@ -696,11 +664,11 @@
   async function begin() {
     /** @type {Fsrs} */
     let fsrs;
-    tell(say("正在载入…", "Loading…"));
+    tell(say("common.loading"));
     try {
       [base, fsrs] = await Promise.all([data("study"), library("ts-fsrs.js", "FSRS")]);
     } catch {
-      tell(say("没有载入，请检查网络后重试。", "It did not load: check the network and try again."));
+      tell(say("study.failed"));
       return;
     }
     progress = window.pd.progress.open({
