@@ -13,6 +13,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
 
+# What a test builds, it builds: nothing is taken from a cache but where a test gives one.
+os.environ["PROOFDECK_CACHE"] = ""
 # A busy machine is slow, not wrong: speed is a benchmark's business.
 settings.register_profile("proofdeck", deadline=None)
 settings.load_profile("proofdeck")

@@ -192,7 +192,7 @@ def test_another_order_is_a_difference() -> None:
         (
             record(metric("share", 0.5)),
             record(metric("share", 0.5000001)),
-            ("share: recorded 0.5, found 0.5",),
+            ("share: recorded 0.5, found 0.5000001",),
         ),
         (
             record(metric("cases", 3, "computed")),
@@ -229,7 +229,7 @@ def test_another_order_is_a_difference() -> None:
         (
             record(metric("time", 1.0, "measured", unit="s")),
             record(),
-            ("time: recorded 1 s, found nothing",),
+            ("time: recorded 1.0 s, found nothing",),
         ),
         (record(), record(metric("count", 3)), ("count: recorded nothing, found 3",)),
         (

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
+from generator.cache import Cache, default_folder
 from generator.commands.shared.base import summary
 from generator.commands.shared.options import CARDS, CardsOption, DemosOption, EvidenceOption
 from generator.commands.shared.outputs import sound, tell_kept, writing
@@ -41,8 +42,10 @@ def command(
             progress.update(task, description=name, advance=1)
 
         step("render")
-        edition = editions.bind(found, where)
+        cache = Cache(default_folder())
+        edition = editions.bind(found, where, cache)
         built, kept = exporters.export_all(edition, out, step)
+        cache.prune()
     summary(found, ())
     for each in built:
         echo(f"{each.name:10}{each.entry}")

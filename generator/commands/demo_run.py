@@ -24,8 +24,8 @@ from generator.commands.shared.options import (
     Size,
     language,
 )
+from generator.evidence import values
 from generator.lab import laboratory
-from generator.lab.comparing import show
 from generator.lab.runs import SECONDS, Order, run
 from generator.terminal import ERR, OUT, echo
 from runnable_demos.lab import files, records
@@ -99,11 +99,10 @@ def _print(record: Record, lang: str) -> None:
     table.add_column("kind")
     table.add_column("what")
     for metric in record.result.metrics:
-        bound = f" ≤ {metric.bound:g}" if metric.bound is not None else ""
         table.add_row(
             escape(metric.name),
-            escape(show(metric)),
-            metric.kind + bound,
+            escape(values.shown(metric)[lang]),
+            metric.kind,
             escape(metric.label[lang]),
         )
     OUT.print(table)

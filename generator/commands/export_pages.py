@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from generator.cache import Cache, default_folder
 from generator.commands.shared.options import CARDS, CardsOption, DemosOption, EvidenceOption
 from generator.commands.shared.outputs import sound, tell_kept, writing
 from generator.lab import laboratory
@@ -30,7 +31,8 @@ def command(
     found = sound(cards, demos, evidence, out)
     where = laboratory.of_base(cards, demos, evidence).demos
 
+    edition = editions.bind(found, where, Cache(default_folder()))
     with writing():
-        kept = write_tree(out, lambda tree: zensical.export(editions.bind(found, where), tree))
+        kept = write_tree(out, lambda tree: zensical.export(edition, tree))
     echo(f"wrote {out}")
     tell_kept(kept, out)

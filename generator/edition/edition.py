@@ -10,23 +10,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import get_args
 
 from markupsafe import Markup
 
+from generator.cache import NOTHING_KEPT, Cache
 from generator.cards.model import Card, Citation, Claim, Device, LearningPath, Module
+from generator.evidence import values
 from generator.evidence.quantities import QuantityError, read
 from generator.evidence.verdicts import State, Verdict
 from generator.lang import LANGS, Lang, Text
 from generator.library.library import Library
 from generator.render.html import RenderedCard, evidence_anchor, render
 from generator.render.markup import vouched
-from generator.render.plain_text import RAISED, plain_label
+from generator.render.plain_text import plain_label
 from generator.tex import font as math_font
-from runnable_demos.lab import figures
 from runnable_demos.lab.metrics import Figure, Metric, Record
 
 _FIGURE_IDS = "pd-figure-id"
@@ -70,12 +71,14 @@ class Refutation:
 class Edition:
     """A library and its cards as HTML, each rendered once.
 
-    ``demos`` is the folder with the sources of the demos, where the base has one.
+    ``demos`` is the folder with the sources of the demos, where the base has one; ``cache`` keeps
+    what is slow to make from one build to the next.
     """
 
     library: Library
     cards: Mapping[str, RenderedCard]
     demos: Path | None = None
+    cache: Cache = NOTHING_KEPT
 
     @cached_property
     def formula_characters(self) -> frozenset[str]:
@@ -104,7 +107,7 @@ class Edition:
                 evidence.records[key],
                 key in evidence.stale,
                 tuple(
-                    MetricRow(evidence_anchor(*key[:1], name, key[1]), metric, shown_value(metric))
+                    MetricRow(evidence_anchor(*key[:1], name, key[1]), metric, values.shown(metric))
                     for name, metric in metrics.items()
                 ),
             )
@@ -218,7 +221,8 @@ class Edition:
         """The SVG of a figure, drawn once; ``prefix`` begins its ids in this place."""
         key = (record.demo, record.device, figure.name, lang)
         if key not in self._drawn:
-            self._drawn[key] = figures.draw(figure, lang, prefix=_FIGURE_IDS)
+            make = partial(_draw, figure, lang)
+            self._drawn[key] = self.cache.get("figure", (figure, lang), make).decode()
         own = escape(f"{prefix}{'-'.join(key)}")
         return vouched(self._drawn[key].replace(_FIGURE_IDS, own), "drawn")
 
@@ -227,13 +231,19 @@ class Edition:
         return {}
 
 
-def bind(library: Library, demos: Path | None = None) -> Edition:
+def bind(library: Library, demos: Path | None = None, cache: Cache = NOTHING_KEPT) -> Edition:
     """Render every card of ``library``, whose demos stand in ``demos``."""
     cards: dict[str, RenderedCard] = {}
-    edition = Edition(library, cards, demos)
+    edition = Edition(library, cards, demos, cache)
     resolver = _Resolver(edition)
     cards.update({name: render(card, resolver) for name, card in library.cards.items()})
     return edition
+
+
+def _draw(figure: Figure, lang: str) -> bytes:
+    from runnable_demos.lab import figures  # noqa: PLC0415 - matplotlib is slow to import
+
+    return figures.draw(figure, lang, prefix=_FIGURE_IDS).encode()
 
 
 def printed(claim: Claim) -> str:
@@ -253,7 +263,7 @@ def _refuted(card: Card, lang: Lang) -> dict[tuple[str, str, Device], list[Claim
 
 def _refutation(pair: Mapping[Lang, Claim], metric: Metric, anchor: str) -> Refutation:
     if isinstance(metric.value, bool):  # what is said is the metric's own sentence
-        return Refutation(metric.label, shown_value(metric), metric.how, anchor)
+        return Refutation(metric.label, values.shown(metric), metric.how, anchor)
     return Refutation(
         {lang: printed(claim) for lang, claim in pair.items()},
         {lang: _found(claim, metric) for lang, claim in pair.items()},
@@ -266,7 +276,7 @@ def _found(claim: Claim, metric: Metric) -> str:
     """What the run found, in the unit and to the precision of what is said."""
     with suppress(QuantityError):
         return plain_label(read(claim.text).reprint(metric.value))
-    return shown_value(metric)[LANGS[0]]
+    return values.shown(metric)[LANGS[0]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,44 +288,3 @@ class _Resolver:
 
     def is_written(self, card: str) -> bool:
         return card in self.edition.library.cards
-
-
-def shown_value(metric: Metric) -> Text:
-    """A metric's value as the evidence panel shows it: in full, and in a larger unit where one fits.
-
-    A bounded one stands before its bound, a sampled one before its standard error and, where there is
-    one, the closed form that it is held against.
-    """
-    if isinstance(metric.value, bool):
-        return {"zh": "成立", "en": "holds"} if metric.value else {"zh": "不成立", "en": "fails"}
-    unit = f" {metric.unit}" if metric.unit else ""
-    if metric.error is not None:
-        return _sample(metric, metric.error, unit)
-    text = f"{_number(metric.value)}{unit}"
-    if metric.bound is not None:
-        sign = "≤" if metric.value <= metric.bound else ">"
-        text = f"{_number(metric.value)} {sign} {_number(metric.bound)}{unit}"
-    elif (scale := figures.scale_for([metric.value], metric.unit, binary=True)).worth > 1:
-        text += f" ({scale.number(metric.value)} {scale.unit})"
-    return dict.fromkeys(LANGS, text)
-
-
-def _sample(metric: Metric, error: float, unit: str) -> Text:
-    """``0.4876 ± 0.011 (closed form 0.5)``: two digits of the error, and as many places of the value."""
-    scatter = f"{error:.1e}"
-    places = max(0, 1 - int(scatter.partition("e")[2]))
-    value = f"{metric.value:,.{places}f} ± {float(scatter):,.{places}f}{unit}"
-    if metric.closed_form is None:
-        return dict.fromkeys(LANGS, value)
-    form = _number(metric.closed_form)
-    return {"zh": f"{value}（闭式 {form}）", "en": f"{value} (closed form {form})"}
-
-
-def _number(value: float) -> str:
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    if 1e-3 <= abs(value) < 1e6:
-        return f"{value:,.6g}"
-    digits, _, exponent = f"{value:.3g}".partition("e")
-    power = str(int(exponent or 0)).translate(RAISED)
-    return f"10{power}" if digits == "1" else f"{digits}×10{power}"

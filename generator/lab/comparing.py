@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from generator.evidence.values import exact
 from runnable_demos.lab.metrics import Figure, Kind, Metric, Parameter, Record, Result, Series
 
 DRIFT = 10
@@ -120,11 +121,11 @@ def _order(what: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> Iterat
 def _value(before: Metric, after: Metric) -> Iterator[Difference]:
     """A metric's value, held to what its recorded kind promises."""
     if before.bound is not None and after.value > before.bound:
-        yield Difference(before.name, f"at most {before.bound:g}", show(after))
+        yield Difference(before.name, f"at most {before.bound:g}", exact(after))
     elif before.bound is not None and before.value > before.bound:
-        yield Difference(before.name, f"{show(before)}, above its bound", show(after))
+        yield Difference(before.name, f"{exact(before)}, above its bound", exact(after))
     elif before.kind != after.kind or not agree(before.kind, before.value, after.value):
-        yield Difference(before.name, show(before), show(after))
+        yield Difference(before.name, exact(before), exact(after))
 
 
 def _points(what: str, before: Series, after: Series) -> Iterator[Difference]:
@@ -160,7 +161,7 @@ def _same(before: Any, after: Any) -> bool:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Metric):
-        return show(value)
+        return exact(value)
     if isinstance(value, Parameter):
         return str(value.value)
     if isinstance(value, Figure):
@@ -185,13 +186,3 @@ def replay(recorded: Record | None, found: Record) -> Record:
 def environment_changes(recorded: Record, found: Record) -> tuple[Difference, ...]:
     """How the machine and the versions differ from those of the record; a reason, not a fault."""
     return tuple(_entries("", recorded.environment, found.environment))
-
-
-def show(metric: Metric) -> str:
-    """The value of a metric with its unit, for a terminal; a sampled one with its standard error."""
-    value, unit = metric.value, metric.unit
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    text = f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
-    scatter = f" ± {metric.error:.2g}" if metric.error is not None else ""
-    return f"{text}{scatter} {unit}".rstrip()

@@ -12,8 +12,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from html import escape
 from typing import Any
 
@@ -24,7 +23,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from runnable_demos.lab.metrics import Axis, Figure, Series, Unit
+from runnable_demos.lab.metrics import Axis, Figure, Series
+from runnable_demos.lab.scales import Scale, scale_for
 
 WIDTH = 720
 PLOT_HEIGHT = 300
@@ -85,48 +85,9 @@ def draw(figure: Figure, lang: str, *, prefix: str, standalone: bool = False) ->
     return _finish(buffer.getvalue(), figure, lang, prefix, standalone)
 
 
-# --- numbers on axes -----------------------------------------------------------------------------
+# --- words -------------------------------------------------------------------------------------
 
-_DECIMAL = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"), (1.0, "")]
-_BINARY = [(2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (1024.0, "Ki")]
-_BINARY.append((1.0, ""))
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-_SMALL = [(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """A unit with its prefix, and what one of it is worth: 1 MB is 10^6."""
-
-    unit: str
-    worth: float
-
-    def number(self, value: float, figures: int = 4) -> str:
-        """``value`` in this unit, with at most so many figures unless it is a large whole number."""
-        scaled = value / self.worth
-        if scaled and (abs(scaled) < 1e-3 or abs(scaled) >= 1e7):
-            return re.sub(r"e[+]?(-?)0*", r"e\1", f"{scaled:.3g}").replace("-", "−")
-        before = math.floor(math.log10(abs(scaled))) + 1 if abs(scaled) >= 1 else 1
-        text = f"{scaled:,.{max(0, figures - before)}f}"
-        text = text.rstrip("0").rstrip(".") if "." in text else text
-        return text.replace("-", "−")
-
-    def show(self, value: float) -> str:
-        """``value`` with its unit."""
-        return f"{self.number(value)} {self.unit}".rstrip()
-
-
-def scale_for(values: Iterable[float], unit: Unit, binary: bool = False) -> Scale:
-    """The unit in which the largest of ``values`` is a number of one to three digits."""
-    largest = max((abs(v) for v in values), default=0.0)
-    if unit in ("B", "FLOP", "B/s", "FLOP/s"):
-        prefixes = _BINARY if binary and unit.startswith("B") else _DECIMAL
-    elif unit == "s":
-        prefixes = _SMALL
-    else:
-        return Scale(unit, 1.0)
-    worth, prefix = next((p for p in prefixes if largest >= p[0]), prefixes[-1])
-    return Scale(prefix + unit, worth)
 
 
 def text_width(text: str, size: float = FONT) -> float:

@@ -12,6 +12,7 @@ import pytest
 
 from runnable_demos.lab import figures, records
 from runnable_demos.lab.metrics import Axis, Category, Figure, Series
+from runnable_demos.lab.scales import scale_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -167,7 +168,7 @@ def test_numbers_are_written_with_their_unit(
     value: float, unit: str, binary: bool, expected: str
 ) -> None:
     """B, KB and KiB are told apart; a minus is a minus."""
-    scale = figures.scale_for([value], unit, binary)  # type: ignore[arg-type]
+    scale = scale_for([value], unit, binary)  # type: ignore[arg-type]
     assert f"{scale.number(value)} {scale.unit}" == expected
 
 

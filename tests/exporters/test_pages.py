@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from generator.edition import pages
-from generator.edition.edition import Edition, shown_value
+from generator.edition.edition import Edition
+from generator.evidence.values import shown
 from runnable_demos.lab.metrics import Axis, Category, Figure, Kind, Metric, Series
 from tests.exporters.conftest import of_kind
 
@@ -70,7 +71,7 @@ VALUES = [
 @pytest.mark.parametrize(("found", "zh", "en"), VALUES)
 def test_values_are_shown_with_their_units(found: Metric, zh: str, en: str) -> None:
     """Whole numbers in full, others to six figures, bounds behind what stays below them."""
-    assert shown_value(found) == {"zh": zh, "en": en}
+    assert shown(found) == {"zh": zh, "en": en}
 
 
 def test_a_figure_as_a_table_has_a_row_for_each_place() -> None:
@@ -144,12 +145,12 @@ def test_what_is_refuted_is_not_proven(edition: Edition) -> None:
 def test_a_sample_is_shown_with_its_error_and_its_closed_form() -> None:
     """Two digits of the error, as many places of the value, and the unit."""
     rate = Metric("m", 0.48761, "", "sampled", BOTH, BOTH, error=0.0113, closed_form=0.5)
-    assert shown_value(rate) == {
+    assert shown(rate) == {
         "zh": "0.488 ± 0.011（闭式 0.5）",
         "en": "0.488 ± 0.011 (closed form 0.5)",
     }
     count = Metric("m", 1793.6, "B", "sampled", BOTH, BOTH, error=23.2)
-    assert shown_value(count)["en"] == "1,794 ± 23 B"
+    assert shown(count)["en"] == "1,794 ± 23 B"
 
 
 def test_a_stale_record_is_shown_as_stale(edition: Edition) -> None:

@@ -39,7 +39,7 @@ def sound(
     code = exit_code(each for each in problems if not each.code.startswith(tolerated))
     if found is None or code:
         summary(found, problems)
-        stop(code, f"nothing was built, and {out} is as it was", "Mend the errors above.")
+        stop(code, f"nothing was built, and {out} is as it was", "Fix the errors above.")
     return found
 
 
