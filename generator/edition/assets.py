@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -35,6 +36,8 @@ PAGE_SCRIPTS = {"graph.js": ("graph.js",), "study.js": ("progress.js", "study.js
 STYLE = "proofdeck.css"
 SCRIPT = "proofdeck.js"
 """What every page of the site loads, each one file: fewer requests, and better packed."""
+_COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)\n", re.MULTILINE | re.DOTALL)
+"""A comment that has its lines to itself; one within a line of code stays."""
 
 
 class MissingAssetsError(Exception):
@@ -67,9 +70,9 @@ def bundles() -> dict[str, bytes]:
     elsewhere |= {name for parts in PAGE_SCRIPTS.values() for name in parts}
     material, palette = THEME_SCRIPTS
     return {
-        STYLE: _joined(path for path in styles() if path.name not in HANDBOOK_ONLY),
+        STYLE: b"\n".join(path.read_bytes() for path in styles() if path.name not in HANDBOOK_ONLY),
         SCRIPT: words_script().encode()
-        + _joined(path for path in scripts() if path.name not in elsewhere),
+        + _scripts(*(path.name for path in scripts() if path.name not in elsewhere)),
         EARLY: _scripts(*EARLY_PARTS, material),
         palette: _scripts(palette),
         **{name: _scripts(*parts) for name, parts in PAGE_SCRIPTS.items()},
@@ -77,11 +80,12 @@ def bundles() -> dict[str, bytes]:
 
 
 def _scripts(*names: str) -> bytes:
-    return _joined(OVERRIDES / "scripts" / name for name in names)
+    return "\n".join(script(OVERRIDES / "scripts" / name) for name in names).encode()
 
 
-def _joined(paths: Iterable[Path]) -> bytes:
-    return b"\n".join(path.read_bytes() for path in paths)
+def script(path: Path) -> str:
+    """One of our scripts without the lines of comments and types: those are for who reads the source."""
+    return _COMMENT.sub("", path.read_text(encoding="utf-8"))
 
 
 def early_script() -> str:

@@ -60,12 +60,10 @@ def make(edition: Edition) -> str:
         for card in edition.library.cards.values()
     )
     styles = [path for path in assets.styles() if path.name not in assets.SITE_ONLY]
-    files = [*(assets.vendor(name) for name in assets.LIBRARIES), *assets.scripts()]
     early = in_script(assets.early_script())
-    parts = [
-        path.read_text(encoding="utf-8") for path in files if path.name not in assets.SITE_ONLY
-    ]
-    scripts = [in_script(text) for text in (assets.words_script(), *parts)]
+    libraries = [assets.vendor(name).read_text(encoding="utf-8") for name in assets.LIBRARIES]
+    own = [assets.script(path) for path in assets.scripts() if path.name not in assets.SITE_ONLY]
+    scripts = [in_script(text) for text in (*libraries, assets.words_script(), *own)]
     return pages.rendered(
         "handbook.html",
         edition=edition,
