@@ -21,7 +21,6 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
 _SOURCES = ("generator", "runnable_demos/lab", "site_overrides")
-_CODE = {".py", ".html", ".css", ".js", ".toml", ".svg", ".woff2", ".yml"}
 
 MOST = 256 * 2**20
 """Bytes that the folder may hold when a build has ended."""
@@ -91,7 +90,7 @@ def program() -> str:
     made = hashlib.sha256(platform.python_version().encode())
     for name in _SOURCES:
         for path in sorted((_ROOT / name).rglob("*")):
-            if path.suffix in _CODE and path.is_file():
+            if path.suffix != ".pyc" and path.is_file():
                 content = path.read_bytes()
                 made.update(f"{path.relative_to(_ROOT)} {len(content)}\n".encode() + content)
     for name, version in sorted(_versions()):

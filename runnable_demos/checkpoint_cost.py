@@ -176,7 +176,7 @@ class Config:
     timed_hidden: int = parameter(
         256, {"zh": "计时的块的宽度与序列长", "en": "width and length of the timed block"}, 16, 8192
     )
-    repeats: int = parameter(15, {"zh": "计时次数", "en": "times each step is timed"}, 1, 100)
+    repeats: int = parameter(45, {"zh": "计时次数", "en": "times each step is timed"}, 1, 100)
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
