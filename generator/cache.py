@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
+import stat
 import tempfile
 import time
 import zlib
@@ -24,6 +26,8 @@ _SOURCES = ("generator", "runnable_demos/lab", "site_overrides")
 
 MOST = 256 * 2**20
 """Bytes that the folder may hold when a build has ended."""
+_OWN = re.compile(r"([0-9a-f]{2})/(\1[0-9a-f]{62}|\.proofdeck-[a-z0-9_]+)")
+"""What the cache itself writes, by its path in the folder: nothing else there is ever deleted."""
 _ABANDONED = 3600
 """Seconds after which a half-written file belongs to a build that was killed."""
 _DAY = 86400
@@ -123,7 +127,7 @@ def _write(path: Path, content: bytes) -> None:
     digest = hashlib.sha256(content).hexdigest().encode()
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+        number, name = tempfile.mkstemp(prefix=".proofdeck-", dir=path.parent)
         try:
             with open(number, "wb") as file:  # noqa: PTH123 - the file is open already
                 file.write(digest + b"\n" + zlib.compress(content, 1))
@@ -133,11 +137,13 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What stands in the folder's folders; another build may delete any of it meanwhile."""
+    """What the cache has written there; another build may delete any of it meanwhile."""
     for inner in _entries(folder):
-        for path in _entries(inner):
+        for path in () if inner.is_symlink() else _entries(inner):
             with suppress(OSError):
-                yield path, path.stat()
+                status = path.lstat()
+                if _OWN.fullmatch(f"{inner.name}/{path.name}") and stat.S_ISREG(status.st_mode):
+                    yield path, status
 
 
 def _entries(folder: Path) -> list[Path]:

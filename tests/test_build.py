@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,6 +97,24 @@ def test_an_exporter_that_fails_leaves_the_last_build_whole(
         build(small, out, lambda _: None)
     assert tree(out) == before
     assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("name", ["cards", "cards/numerics", "dist", "dist/cache"])
+def test_a_cache_among_cards_or_outputs_is_refused(tmp_path: Path, name: str) -> None:
+    """It would be taken for a module, or for a reader's own files; nothing is written."""
+    shutil.copytree(BASE, tmp_path, dirs_exist_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("proofdeck"), "build"],
+        cwd=tmp_path,
+        env={**os.environ, "PROOFDECK_CACHE": name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"the cache {name} stands in" in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_zensical_builds_the_exported_pages(tmp_path: Path) -> None:

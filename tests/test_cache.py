@@ -196,12 +196,31 @@ def test_what_killed_builds_left_is_cleared(tmp_path: Path) -> None:
     """A half-written file goes when it is old; one that is being written stays."""
     Cache(tmp_path).get("svg", "a", Maker())
     (path,) = kept(tmp_path)
-    old, new = path.with_name(".old"), path.with_name(".new")
+    old, new = path.with_name(".proofdeck-old"), path.with_name(".proofdeck-new")
     old.write_bytes(b"half")
     new.write_bytes(b"half")
     os.utime(old, (time.time() - 7200,) * 2)
     Cache(tmp_path).prune()
-    assert {each.name for each in kept(tmp_path)} == {path.name, ".new"}
+    assert {each.name for each in kept(tmp_path)} == {path.name, ".proofdeck-new"}
+
+
+def test_what_the_cache_did_not_write_is_never_deleted(tmp_path: Path) -> None:
+    """A home folder, a folder behind a link and files of other names stay, however old and large."""
+    folder, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    mine = [folder / "proj" / ".env", folder / "ab" / ".bashrc", folder / "ab" / "film.mkv"]
+    mine += [folder / "ab" / ("c" * 64), folder / "a", elsewhere / ("cd" + "c" * 62)]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"mine" * 1000)
+        os.utime(path, (1, 1))
+    (folder / "cd").symlink_to(elsewhere)
+    (folder / "ab" / ("ab" + "d" * 62)).symlink_to(mine[0])
+    store = Cache(folder, most=0)
+    store.get("svg", "a", Maker())
+    before = set(kept(folder))
+    store.prune()
+    assert all(path.read_bytes() == b"mine" * 1000 for path in mine)
+    assert len(before - set(kept(folder))) == 1
 
 
 def _build(folder: Path, number: int) -> bool:

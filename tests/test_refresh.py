@@ -185,6 +185,34 @@ def test_words_that_need_what_no_run_told_are_no_words(base: Path) -> None:
     assert (base / RECORD).read_bytes() == whole
 
 
+@pytest.mark.parametrize("words", ['""', '" "', "5", '"x", "fr": "y"'])
+def test_unsound_words_reach_no_record(base: Path, words: str) -> None:
+    """What no page could show is told at its demo, and the record stays as it is."""
+    whole = (base / RECORD).read_bytes()
+    reworded(base, ('"Floating-point sums"', words))
+    _, [problem] = checks.load(base / "cards", demos=base / "runnable_demos")
+    assert problem.code in ("evidence-words", "evidence-stale")
+    assert reword(load(base).evidence) == []
+    assert (base / RECORD).read_bytes() == whole
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_record_that_another_run_has_written_meanwhile_is_left_alone(
+    base: Path, gone: bool
+) -> None:
+    """Neither are its numbers taken back, nor does it come back from the dead."""
+    reworded(base, ('"Floating-point sums"', '"Sums"'))
+    evidence = load(base).evidence
+    if gone:
+        (base / RECORD).unlink()
+    else:
+        newer = dataclasses.replace(records.load(base / RECORD), recorded="2027-01-01")
+        (base / RECORD).write_text(records.dumps(newer))
+    assert reword(evidence) == []
+    assert (base / RECORD).exists() != gone
+    assert gone or records.load(base / RECORD).recorded == "2027-01-01"
+
+
 def test_words_of_a_demo_that_changed_otherwise_wait_for_its_run(base: Path) -> None:
     """A record that is stale is recorded again, words and all."""
     reworded(base, ('"Floating-point sums"', '"Sums"'), ("additions + 4", "additions + 5"))

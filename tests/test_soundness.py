@@ -40,6 +40,7 @@ def _figure(record: dict[str, Any]) -> dict[str, Any]:
         (lambda r: r.update(demo="x" * 10_000 + "!"), "names nothing"),
         (lambda r: r.update(title={"zh": "字"}), "title does not have words"),
         (lambda r: r.update(question={}), "question does not have words"),
+        (lambda r: r.update(title={"zh": "字", "en": "a\x1b[31m"}), "title holds a character"),
         (lambda r: r["parameters"][0].update(help={"zh": "字", "en": " "}), r"help does not"),
         (lambda r: r["result"]["metrics"][4]["label"].update(fr="mot"), r"metrics\[4\].label"),
         (lambda r: r["result"]["metrics"][2].update(value=10**4000), "beyond"),

@@ -18,7 +18,7 @@ from generator.evidence.verdicts import judge
 from generator.lines import BYTE_ORDER_MARK
 from generator.problems import Place, Problem
 from runnable_demos.lab import files, records
-from runnable_demos.lab.metrics import Metric
+from runnable_demos.lab.metrics import Metric, Record
 
 _ROW = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
@@ -57,11 +57,20 @@ def refresh(cards: Mapping[str, Card], evidence: Evidence) -> tuple[list[Change]
 def reword(evidence: Evidence) -> list[Path]:
     """Give the records the words that their demos have today; the files that were written.
 
-    Raises ``OSError`` where one cannot be; the others are whole all the same.
+    A record that another run has replaced or removed meanwhile is left alone.
+    Raises ``OSError`` where one cannot be written; the others are whole all the same.
     """
-    for path, record in evidence.reworded.items():
-        records.save(record, path)
-    return list(evidence.reworded)
+    return [path for path, record in evidence.reworded.items() if _reword(path, record, evidence)]
+
+
+def _reword(path: Path, record: Record, evidence: Evidence) -> bool:
+    try:
+        found = path.read_bytes()
+        if records.loads(found.decode()) != evidence.records[record.demo, record.device]:
+            return False
+    except (FileNotFoundError, ValueError):  # gone, or no record any more
+        return False
+    return files.write(path, records.dumps(record).encode(), over=found)
 
 
 def wanted_changes(

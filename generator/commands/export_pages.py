@@ -31,8 +31,10 @@ def command(
     found = sound(cards, demos, evidence, out)
     where = laboratory.of_base(cards, demos, evidence).demos
 
-    edition = editions.bind(found, where, Cache(default_folder()))
+    cache = Cache(default_folder())
+    edition = editions.bind(found, where, cache)
     with writing():
         kept = write_tree(out, lambda tree: zensical.export(edition, tree))
+        cache.prune()
     echo(f"wrote {out}")
     tell_kept(kept, out)

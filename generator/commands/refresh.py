@@ -16,6 +16,8 @@ from generator.commands.shared.options import (
     EvidenceOption,
     JsonOption,
 )
+from generator.evidence.evidence import WORDS
+from generator.lab import laboratory
 from generator.problems import json_text
 from generator.terminal import echo
 
@@ -34,8 +36,11 @@ def command(
     changes: list[refresh.Change] = []
     reworded: list[Path] = []
     if found:
-        reworded = refresh.reword(found.evidence)
-        changes, problems = refresh.refresh(found.cards, found.evidence)
+        changes, rest = refresh.refresh(found.cards, found.evidence)
+        if not laboratory.of_base(cards, demos, evidence).packaged:
+            reworded = refresh.reword(found.evidence)
+        left = [p for p in problems if p.code == WORDS and Path(p.place.path) not in reworded]
+        problems = sorted([*left, *rest])
     if as_json:
         words = [str(path) for path in reworded]
         echo(json_text({"changes": changes, "reworded": words, "problems": problems}))

@@ -15,6 +15,9 @@ from runnable_demos.lab import discovery, provenance, records, words
 from runnable_demos.lab.metrics import Metric, Record
 from runnable_demos.lab.table import TableError
 
+WORDS = "evidence-words"
+"""The code of a record whose demo says the same in other words today."""
+
 Key = tuple[str, str]
 """A demo and the device of its record."""
 
@@ -128,10 +131,12 @@ def _staleness(record: Record, path: Path, demos: Path) -> Problem | None:
 
 def _renewed(record: Record, path: Path, demos: Path, problems: list[Problem]) -> Record:
     """``record`` in the words of its demo as it stands; where they differ, that is a problem."""
-    code, place = "evidence-words", Place(str(path))
+    code, place = WORDS, Place(str(path))
     try:
         demo = discovery.named(record.demo, demos)
         renewed = record if demo is None else words.renewed(record, demo)
+        if fault := soundness.fault(renewed):
+            raise TableError(fault)  # noqa: TRY301 - told as the others are
     except (discovery.DemoError, TableError) as error:
         message = f"the words of `{record.demo}` cannot be renewed: {error}"
         problems.append(Problem(place, code, message, "Fix them, or record the demo again."))

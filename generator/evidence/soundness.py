@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
+from unicodedata import category
 
 from generator.lang import LANGS
 from generator.problems import quote
@@ -66,6 +67,8 @@ def _bad_values(value: Any, where: str) -> Iterator[str]:
     elif isinstance(value, Mapping):
         if set(value) != set(LANGS) or not all(words.strip() for words in value.values()):
             yield f"{where.lstrip('.')} does not have words in {' and '.join(LANGS)} alone"
+        elif any(category(c) in ("Cc", "Cs") for words in value.values() for c in words):
+            yield f"{where.lstrip('.')} holds a character that nobody can read"
     elif isinstance(value, int | float) and abs(value) > LARGEST:
         yield f"{where.lstrip('.')} is beyond {LARGEST:g}"
 

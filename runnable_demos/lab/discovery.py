@@ -71,6 +71,8 @@ def read(path: Path) -> Demo | None:
     """The demo in a file, or ``None`` where it is another kind of module."""
     try:
         tree = ast.parse(path.read_bytes(), str(path))
+    except (RecursionError, MemoryError):
+        raise DemoError(f"{path}:1: this file is nested too deeply") from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise DemoError(f"{path}:{line}: this file is not valid Python: {error}") from None
@@ -83,7 +85,7 @@ def read(path: Path) -> Demo | None:
         path=path,
         title=_text(path, values, "TITLE"),
         question=_text(path, values, "QUESTION"),
-        table=_table(path, values),
+        table=_table(path, tree, values),
         help=_help(path, tree),
         requires=_names(path, values["REQUIRES"]) if "REQUIRES" in values else (),
         gpu=_place(path, values["GPU"]) if "GPU" in values else None,
@@ -105,7 +107,7 @@ def _assignments(tree: ast.Module) -> dict[str, ast.expr]:
 def _literal(path: Path, node: ast.expr) -> object:
     try:
         return ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError, RecursionError, MemoryError):
         raise DemoError(f"{path}:{node.lineno}: this value must be a literal") from None
 
 
@@ -131,16 +133,23 @@ def _text(path: Path, values: Mapping[str, ast.expr], name: str) -> Text:
 
 def _words(path: Path, node: ast.expr, what: str) -> Text:
     value = _literal(path, node)
-    if not isinstance(value, dict) or not set(LANGUAGES) <= value.keys():
+    if (
+        not isinstance(value, dict)
+        or value.keys() != set(LANGUAGES)
+        or not all(isinstance(words, str) and words.strip() for words in value.values())
+    ):
         wanted = " and ".join(map(repr, LANGUAGES))
-        raise DemoError(f"{path}:{node.lineno}: {what} must hold {wanted}")
+        raise DemoError(f"{path}:{node.lineno}: {what} must hold words for {wanted} alone")
     return value
 
 
-def _table(path: Path, values: Mapping[str, ast.expr]) -> table.Table:
+def _table(path: Path, tree: ast.Module, values: Mapping[str, ast.expr]) -> table.Table:
     if "MEASURES" not in values:
         raise DemoError(f"{path}:1: a demo says in MEASURES what it measures")
     node = values["MEASURES"]
+    names = (each for each in ast.walk(tree) if isinstance(each, ast.Name))
+    if sum(name.id == "MEASURES" and isinstance(name.ctx, ast.Store) for name in names) != 1:
+        raise DemoError(f"{path}:{node.lineno}: MEASURES must be set once")
     text = _literal(path, node)
     if not isinstance(text, str):
         raise DemoError(f"{path}:{node.lineno}: MEASURES must be a text")
@@ -158,6 +167,8 @@ def _help(path: Path, tree: ast.Module) -> dict[str, Text]:
             for field in config.body:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                     for node in _help_of(field.value):
+                        if not isinstance(node, ast.Dict):
+                            continue  # it is not read here, and counts as code
                         found[field.target.id] = _words(path, node, "the help of a parameter")
     return found
 

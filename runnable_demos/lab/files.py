@@ -16,10 +16,11 @@ from pathlib import Path
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
-def write(path: Path, content: bytes, *, new: bool = False) -> None:
+def write(path: Path, content: bytes, *, new: bool = False, over: bytes | None = None) -> bool:
     """Put ``content`` into a file by one rename; what stood there is whole until then.
 
-    A symbolic link stays one, and permissions stay. ``new`` refuses a file that exists.
+    A symbolic link stays one, and permissions stay. ``new`` refuses a file that exists; given
+    ``over``, nothing is written where other content stands by now. Returns whether it was written.
     What a killed writer left beside the file is used up by the next.
     Raises ``OSError`` that names ``path``.
     """
@@ -31,6 +32,8 @@ def write(path: Path, content: bytes, *, new: bool = False) -> None:
         with locked(beside) as handle:
             if new and real.exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            if over is not None and (not real.is_file() or real.read_bytes() != over):
+                return False
             os.ftruncate(handle, 0)
             with os.fdopen(handle, "wb", closefd=False) as file:
                 file.write(content)
@@ -40,6 +43,7 @@ def write(path: Path, content: bytes, *, new: bool = False) -> None:
             beside.replace(real)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+    return True
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
@@ -40,11 +41,14 @@ class Findings:
     twice or left out.
     """
 
-    def __init__(self, measures: str, config: Any, **terms: Term) -> None:
+    def __init__(self, measures: str, config: Any, /, **terms: Term) -> None:
         self._table = table.read(measures)
         self._on_gpu = config.device != "cpu"
-        self._own = dict(terms)
-        self._terms = {**dataclasses.asdict(config), **terms}
+        parameters = dataclasses.asdict(config)
+        if twice := sorted(terms.keys() & parameters.keys()):
+            raise ValueError(f"the term {twice[0]} is a parameter already")
+        self._own = _sound(terms)
+        self._terms = {**parameters, **terms}
         self._metrics: dict[str, Metric] = {}
         self._figures: dict[str, Figure] = {}
 
@@ -121,7 +125,7 @@ class Findings:
         mark, label = frame.series[line.name]
         return Series(
             line.name,
-            table.fill(label, {**self._terms, **line.terms}),
+            table.fill(label, {**self._terms, **_sound(line.terms)}),
             tuple(map(float, line.x)),
             tuple(map(float, line.y)),
             mark,
@@ -148,3 +152,12 @@ class Findings:
             tuple(self._figures[name] for name in self._table.figures),
             self._own,
         )
+
+
+def _sound(terms: Mapping[str, Term]) -> dict[str, Term]:
+    """The terms, which a record has to hold."""
+    for name, value in terms.items():
+        endless = isinstance(value, float) and not math.isfinite(value)
+        if endless or type(value) not in (bool, int, float, str):
+            raise ValueError(f"the term {name} is {value!r}, and should be a number or a text")
+    return dict(terms)

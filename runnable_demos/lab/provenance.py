@@ -26,37 +26,118 @@ def sources(demo: str, folder: Path = _PACKAGED) -> dict[str, str]:
     """Digests by path (``runnable_demos/lab/measure.py``) of every file that ``demo`` depends on.
 
     ``folder`` holds the demo; what it lacks is taken from the installed package, as at a run.
-    Raises ``OSError`` where a file cannot be read, ``SyntaxError`` where it is not Python.
+    Raises ``OSError`` where a file cannot be read, ``SyntaxError`` or ``ValueError`` where it is no
+    Python that can be taken in.
     """
     found: dict[str, str] = {}
-    todo = ["__init__.py", f"{demo}.py"]
+    own = f"{demo}.py"
+    todo = ["__init__.py", own]
     while todo:
         name = todo.pop()
         key = f"{PACKAGE}/{name}"
         if key in found:
             continue
-        path = folder / name if (folder / name).is_file() else _PACKAGED / name
-        found[key], imports = _read(path.read_bytes(), str(path))
-        todo += (n for n in imports if _exists(n, folder))
+        content = _place(name, folder).read_bytes()
+        found[key], imports = _read(content, name, demo=name == own)
+        todo += (each for each in imports if _place(each, folder).is_file())
     return dict(sorted(found.items()))
 
 
+def _place(name: str, folder: Path) -> Path:
+    """Where a file is imported from: the runner has the package and its ``lab`` before all others."""
+    fixed = name == "__init__.py" or name.startswith("lab/")
+    return folder / name if not fixed and (folder / name).is_file() else _PACKAGED / name
+
+
 @lru_cache(maxsize=256)  # demos share files
-def _read(content: bytes, path: str) -> tuple[str, tuple[str, ...]]:
+def _read(content: bytes, name: str, *, demo: bool) -> tuple[str, tuple[str, ...]]:
     """The digest of a file, and the files that it might import."""
-    tree = ast.parse(content, path)
-    return digest(tree), tuple(_imports(tree))
+    try:
+        tree = ast.parse(content, name)
+        imports = tuple(_imports(tree, name))
+        return digest(tree, demo=demo), imports
+    except (RecursionError, MemoryError):
+        raise ValueError(f"{name} is nested too deeply") from None
 
 
-def digest(tree: ast.Module) -> str:
-    """SHA-256 of a file's code, which its numbers follow from.
+def digest(tree: ast.Module, *, demo: bool) -> str:
+    """SHA-256 of a file's code, which its numbers follow from; ``tree`` is used up.
 
-    Formatting, comments and docstrings do not count, nor do words: of a literal
-    ``{"zh": …, "en": …}`` that it is there, of ``MEASURES`` what it promises. It is the same under
-    each version of Python that reads the file alike.
+    Formatting, comments and docstrings do not count, unless the file reads docstrings. Of a
+    ``demo``'s own file, what it says in words does not either: ``TITLE``, ``QUESTION``, the help of
+    its parameters, and of ``MEASURES`` all that it does not promise.
+    It is the same under each version of Python that reads the file alike.
     """
+    if not _reads_docstrings(tree):
+        _drop_remarks(tree)
+    if demo:
+        _drop_words(tree)
     text = json.dumps(_plain(tree), separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _reads_docstrings(tree: ast.AST) -> bool:
+    names = {"__doc__", "getdoc", "getsource"}
+    return any(
+        getattr(node, "id", "") in names or getattr(node, "attr", "") in names
+        for node in ast.walk(tree)
+    )
+
+
+def _drop_remarks(tree: ast.AST) -> None:
+    """Take out texts that stand alone (docstrings, of attributes too) and ``pass`` beside them."""
+    for node in ast.walk(tree):
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                setattr(node, name, [each for each in value if not _is_remark(each)])
+
+
+def _is_remark(node: ast.stmt) -> bool:
+    alone = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return isinstance(node, ast.Pass) or (alone and isinstance(node.value.value, str))  # type: ignore[attr-defined]
+
+
+def _drop_words(tree: ast.Module) -> None:
+    """Put what a demo promises in the place of what it says."""
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {getattr(target, "id", "") for target in targets}
+            if names & {"TITLE", "QUESTION"} and _is_words(node.value):
+                node.value = ast.Constant("words")
+            elif "MEASURES" in names:
+                node.value = ast.Constant(_promise(node.value))
+        elif isinstance(node, ast.ClassDef) and node.name == "Config":
+            for call in ast.walk(node):
+                if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "parameter":
+                    call.args = [_without_words(each) for each in call.args]
+                    for word in call.keywords:
+                        word.value = _without_words(word.value)
+
+
+def _without_words(node: ast.expr) -> ast.expr:
+    return ast.Constant("words") if _is_words(node) else node
+
+
+def _is_words(node: ast.expr) -> bool:
+    """``{"zh": …, "en": …}``, in which nothing is worked out."""
+    return (
+        isinstance(node, ast.Dict)
+        and all(isinstance(k, ast.Constant) for k in node.keys)
+        and sorted(str(k.value) for k in node.keys if isinstance(k, ast.Constant))
+        == sorted(LANGUAGES)
+        and all(isinstance(v, ast.Constant) and isinstance(v.value, str) for v in node.values)
+    )
+
+
+def _promise(value: ast.expr) -> str:
+    """What a demo's table promises; all of its text where it is no table."""
+    if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+        return json.dumps(_plain(value))
+    try:
+        return json.dumps(table.read(value.value).promise())
+    except table.TableError:
+        return value.value
 
 
 _NO_CODE = {"type_comment", "type_ignores", "kind", "ctx"}
@@ -64,12 +145,8 @@ _NO_CODE = {"type_comment", "type_ignores", "kind", "ctx"}
 
 
 def _plain(node: object) -> object:
-    """A syntax tree in lists and texts, without what is no code."""
+    """A syntax tree in lists and texts, the same whatever Python prints it."""
     if isinstance(node, ast.AST):
-        if _is_words(node):
-            return ["words"]
-        if _is_table(node):
-            return ["table", _promise(node)]
         fields = [
             [name, _plain(value)]
             for name, value in ast.iter_fields(node)
@@ -77,62 +154,25 @@ def _plain(node: object) -> object:
         ]
         return [type(node).__name__, *fields]
     if isinstance(node, list):
-        return [_plain(each) for each in node if not _is_remark(each)]
-    return [type(node).__name__, repr(node)]
+        return [_plain(each) for each in node]
+    return [type(node).__name__, hex(node) if type(node) is int else ascii(node)]
 
 
-def _is_remark(node: object) -> bool:
-    """A text that stands alone: a docstring, of a module, a function, a class or an attribute."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
-
-
-def _is_words(node: ast.AST) -> bool:
-    """``{"zh": …, "en": …}``, in which nothing is worked out."""
-    return (
-        isinstance(node, ast.Dict)
-        and bool(node.keys)
-        and all(isinstance(k, ast.Constant) and k.value in LANGUAGES for k in node.keys)
-        and all(isinstance(v, ast.Constant) and isinstance(v.value, str) for v in node.values)
-    )
-
-
-def _is_table(node: ast.AST) -> bool:
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
-    return [getattr(target, "id", "") for target in targets] == ["MEASURES"]
-
-
-def _promise(node: ast.AST) -> object:
-    """What a demo's table promises; all of its text where it is no table."""
-    value = getattr(node, "value", None)
-    try:
-        text = ast.literal_eval(value) if isinstance(value, ast.expr) else ""
-        return table.read(str(text)).promise()
-    except (table.TableError, ValueError):
-        return ast.dump(node)
-
-
-def _exists(name: str, folder: Path) -> bool:
-    return (folder / name).is_file() or (_PACKAGED / name).is_file()
-
-
-def _imports(tree: ast.AST) -> Iterator[str]:
-    """Files that the modules imported in ``tree`` might be, relative to the package's folder."""
+def _imports(tree: ast.AST, name: str) -> Iterator[str]:
+    """Files that the modules imported in the file ``name`` might be, from the package's folder."""
+    package = [PACKAGE, *name.split("/")[:-1]]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = ".".join(filter(None, [PACKAGE if node.level else "", node.module]))
+            start = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
             modules = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         else:
             continue
         for module in modules:
-            package, *inner = module.split(".")
-            if package == PACKAGE and inner:
+            first, *inner = module.split(".")
+            if first == PACKAGE and inner:
                 yield "/".join(inner) + ".py"
                 for depth in range(1, len(inner) + 1):
                     yield "/".join([*inner[:depth], "__init__.py"])

@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 import string
 import tomllib
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -40,6 +41,11 @@ from typing import Any, Literal, get_args
 from runnable_demos.lab.metrics import LANGUAGES, Kind, Mark, Scale, Term, Text, Unit
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_FORM = re.compile(r"[<>=^+ ,_#]*\d{0,3}(,|_)?(\.\d{1,3})?[bdeEfFgGnosxX%]?")
+"""How a placeholder may say that its value is printed."""
+LARGEST = 1e100
+LONGEST = 500
+"""Characters of words with their placeholders filled."""
 
 
 class TableError(ValueError):
@@ -117,11 +123,14 @@ def fill(text: Text, terms: Mapping[str, Term]) -> Text:
     filled = {}
     for language, words in text.items():
         try:
-            filled[language] = words.format_map(terms)
+            said = words.format_map(terms)
         except KeyError as error:
             raise TableError(f"nothing is called {error.args[0]!r}, in “{words}”") from None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise TableError(f"{error}, in “{words}”") from None
+        if not said.strip() or len(said) > LONGEST or _unprintable(said):
+            raise TableError(f"this is filled with nothing that can be read: “{words}”")
+        filled[language] = said
     return filled
 
 
@@ -131,6 +140,10 @@ def read(text: str) -> Table:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TableError(f"it is not TOML: {error}") from None
+    except (ValueError, RecursionError):
+        raise TableError(
+            "it holds a number of thousands of digits, or is nested too deeply"
+        ) from None
     _only(content, {"method", "figure"}, "the table")
     measures: dict[str, Measure] = {}
     for name, measure in _measures(_typed(content.get("method", []), list, "method")):
@@ -218,8 +231,8 @@ def _one_of(kinds: Any, value: Any, where: str) -> Any:
 
 
 def _bound(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise TableError(f"bound of {where} should be a number, 0 or more")
+    if type(value) not in (int, float) or not 0 <= value <= LARGEST:
+        raise TableError(f"bound of {where} should be a number, from 0 to {LARGEST:g}")
     return float(value)
 
 
@@ -239,10 +252,20 @@ def _text(words: Any, where: str) -> Text:
     ):
         raise TableError(f"{where} should be words in each language: {list(LANGUAGES)}")
     for each in words:
+        if _unprintable(each):
+            raise TableError(f"{where} holds a character that nobody can read")
         try:
-            names = [name for _, name, _, _ in string.Formatter().parse(each) if name is not None]
+            places = [place for place in string.Formatter().parse(each) if place[1] is not None]
         except ValueError as error:
             raise TableError(f"{where}: {error} (a brace that is one is doubled)") from None
-        if unsound := [name for name in names if not name.isidentifier()]:
-            raise TableError(f"{where}: {unsound[0]!r} is no name of a parameter or a term")
+        for _, name, form, conversion in places:
+            if not str(name).isidentifier():
+                raise TableError(f"{where}: {name!r} is no name of a parameter or a term")
+            if conversion or not _FORM.fullmatch(form or ""):
+                raise TableError(f"{where}: {name} is to be printed in an unknown way, {form!r}")
     return dict(zip(LANGUAGES, words, strict=True))
+
+
+def _unprintable(text: str) -> bool:
+    """Whether it holds a control character, or half of one."""
+    return any(unicodedata.category(character) in ("Cc", "Cs") for character in text)

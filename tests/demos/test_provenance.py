@@ -63,9 +63,9 @@ def names(folder: Path) -> set[str]:
     return {Path(path).name for path in found} - {"__init__.py"}
 
 
-def digest(text: str) -> str:
+def digest(text: str, *, demo: bool = True) -> str:
     """That of a file with this text."""
-    return provenance.digest(ast.parse(text))
+    return provenance.digest(ast.parse(text), demo=demo)
 
 
 def test_imports_are_followed_through(folder: Path) -> None:
@@ -122,6 +122,7 @@ def test_what_the_folder_lacks_comes_from_the_package(tmp_path: Path) -> None:
         ("[figure.line]", "# a remark\n\n[figure.line]"),
         ('{label = ["横", "across"], scale = "log2"}', '{scale = "log2", label = ["x", "x"]}'),
         ("2.0", "2.00"),
+        ("    return x * by", "    pass\n    return x * by"),
     ],
 )
 def test_what_is_no_code_does_not_count(before: str, after: str) -> None:
@@ -160,12 +161,83 @@ def test_what_is_no_code_does_not_count(before: str, after: str) -> None:
         ('{"zh": "题", "en": "Title"}', '{"zh": "题", "en": 1}'),
         ("return x", 'print("Twice as much.")\n    return x'),
         ("bounded", "unbounded"),  # no table any more: all of its text counts
+        ('{"zh": "题", "en": "Title"}', '{"zh": "题"}'),
     ],
 )
 def test_what_a_number_may_depend_on_counts(before: str, after: str) -> None:
     """Code, defaults, bounds of parameters, and names, units, kinds, bounds and marks of the table."""
     assert before in CODE
     assert digest(CODE.replace(before, after)) != digest(CODE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('T = {"zh": "四", "en": "four"}', 'T = {"zh": "四", "en": "fo"}'),
+        ('def f():\n    MEASURES = "#1"', 'def f():\n    MEASURES = "#2"'),
+        ('x = f(4, {"zh": "四", "en": "four"})', 'x = f(4, {"zh": "四", "en": "fo"})'),
+        ('def f(): "one"\nn = len(f.__doc__)', 'def f(): "other"\nn = len(f.__doc__)'),
+        ('"one"\nn = len(__doc__)', '"other"\nn = len(__doc__)'),
+        ('def f(): "one"\nn = getdoc(f)', 'def f(): "other"\nn = getdoc(f)'),
+        ("MEASURES = []", "MEASURES = [1]"),
+        ("x = 0.0", "x = -0.0"),
+        ("x = 1", "x = True"),
+        ("x = 1", "x = 1.0"),
+        ("x = '1'", "x = b'1'"),
+        ("x = None", "x = ..."),
+    ],
+)
+def test_words_that_code_may_read_count(before: str, after: str) -> None:
+    """What looks like words elsewhere, docstrings that are read, and numbers of equal value."""
+    assert digest(before) != digest(after)
+
+
+def test_a_file_that_is_no_demo_has_no_words() -> None:
+    """A helper's table is data like any other."""
+    assert digest('MEASURES = "#1"', demo=False) != digest('MEASURES = "#2"', demo=False)
+    titles = [f'TITLE = {{"zh": "a", "en": "{en}"}}' for en in "bc"]
+    assert digest(titles[0], demo=False) != digest(titles[1], demo=False)
+
+
+@pytest.mark.parametrize(
+    ("imports", "name"),
+    [
+        ("from .b import N", "more/b.py"),
+        ("from . import b", "more/b.py"),
+        ("from ..more.b import N", "more/b.py"),
+        ("from ..c import x", "c.py"),
+        ("from .. import c", "c.py"),
+    ],
+)
+def test_relative_imports_are_followed_from_where_they_stand(
+    folder: Path, imports: str, name: str
+) -> None:
+    """Within a folder of the base's own, one dot is that folder and two are the one above."""
+    (folder / "more").mkdir()
+    (folder / "demo.py").write_text("from runnable_demos.more import a\n")
+    (folder / "more" / "__init__.py").write_text("")
+    (folder / "more" / "a.py").write_text(imports)
+    (folder / "more" / "b.py").write_text("N = 1\n")
+    before = provenance.sources("demo", folder)
+    (folder / name).write_text("N = x = 2\n")
+    assert provenance.sources("demo", folder) != before
+
+
+def test_what_the_runner_has_before_all_others_is_the_package_s(folder: Path) -> None:
+    """A base's own ``lab`` is not what a run imports, and so is not what its numbers depend on."""
+    (folder / "demo.py").write_text("from runnable_demos.lab.measure import fake\n")
+    before = provenance.sources("demo", folder)
+    (folder / "lab").mkdir()
+    (folder / "lab" / "measure.py").write_text("fake = 1\n")
+    (folder / "__init__.py").write_text("x = 1\n")
+    assert provenance.sources("demo", folder) == before
+
+
+def test_what_cannot_be_taken_in_is_no_python(folder: Path) -> None:
+    """Code that is nested too deeply is told in a sentence."""
+    (folder / "demo.py").write_text("x = " + "1+" * 9000 + "1\n")
+    with pytest.raises(ValueError, match="nested too deeply"):
+        provenance.sources("demo", folder)
 
 
 def test_the_repository_reformatted_is_the_same(tmp_path: Path) -> None:
@@ -179,4 +251,8 @@ def test_the_repository_reformatted_is_the_same(tmp_path: Path) -> None:
     subprocess.run([*command, "--config", "format.quote-style='single'", tmp_path], check=True)
     after = {path: (tmp_path / path).read_text() for path in before}
     assert sum(after[path] != text for path, text in before.items()) > 30
-    assert [p for p, text in before.items() if digest(after[p]) != digest(text)] == []
+    for demo in (True, False):
+        differ = [
+            p for p, t in before.items() if digest(after[p], demo=demo) != digest(t, demo=demo)
+        ]
+        assert differ == []

@@ -6,7 +6,9 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -256,6 +258,15 @@ def test_draws_that_are_alike_have_the_least_error() -> None:
         ("{n} times", "{n times", "how of method 1: .*brace"),
         ("{n} times", "{n.real} times", "'n.real' is no name of a parameter"),
         ("{n} times", "{} times", "'' is no name of a parameter"),
+        ("{n} times", "{n:{n}} times", "how of method 1: n is to be printed in an unknown way"),
+        ("{n} times", "{n!r} times", "how of method 1: n is to be printed in an unknown way"),
+        ("{n} times", "{n:9999} times", "how of method 1: n is to be printed in an unknown way"),
+        ("{n} times", "{n:c} times", "how of method 1: n is to be printed in an unknown way"),
+        ("{n} times", "{n:%Y} times", "how of method 1: n is to be printed in an unknown way"),
+        ("{n} times", "{n} \\u0007", "how of method 1 holds a character that nobody can read"),
+        ("bound = 1e-6", "bound = 1" + "0" * 400, "bound of method 2 should be a number"),
+        ("bound = 1e-6", "bound = 1" + "0" * 5000, "thousands of digits, or is nested too deeply"),
+        ("bound = 1e-6", "bound = " + "[" * 5000, "it is not TOML|nested too deeply"),
         ('unit = "B", scale', 'units = "B", scale', "y of figure bars has no 'units'"),
         ('"log2"', '"log3"', "scale of y of figure bars should be one of"),
         ('["bar"', '["stack"', "mark of part should be one of"),
@@ -353,6 +364,38 @@ def test_each_word_is_renewed_where_it_stands(
     assert [m.value for m in renewed.result.metrics] == [m.value for m in record.result.metrics]
     back = words.renewed(renewed, demo(tmp_path, DEMO))
     assert back == record
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ({"share": math.nan}, "the term share is nan"),
+        ({"share": -math.inf}, "the term share is -inf"),
+        ({"share": [1]}, r"the term share is \[1\]"),
+        ({"share": Fraction(1, 2)}, "the term share is Fraction"),
+        ({"share": 0.25, "n": 4}, "the term n is a parameter already"),
+    ],
+)
+def test_a_term_that_no_record_holds_is_refused(terms: dict[str, Any], said: str) -> None:
+    """By name, before anything is measured."""
+    with pytest.raises(ValueError, match=said):
+        Findings(MEASURES, Config(), **terms)
+
+
+@pytest.mark.parametrize(
+    ("said", "term"),
+    [
+        ("{n}", "x" * 501),
+        ("{n}", " "),
+        ("{n}", "\ud800"),
+        ("{n:.2e}", 10**400),
+        ("{n:d}", "x"),
+    ],
+)
+def test_words_that_come_out_unreadable_are_refused(said: str, term: Any) -> None:
+    """Endless, blank or half characters, and values that cannot be printed so."""
+    with pytest.raises(TableError):
+        table.fill(both(said, said), {"n": term})
 
 
 def test_a_placeholder_without_a_term_is_told(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from generator import site_url
+from generator.cache import default_folder
 from generator.commands.shared.base import load, show, summary
 from generator.commands.shared.exits import ENVIRONMENT, USAGE, exit_code, stop
 from generator.library.library import Library
@@ -34,6 +35,9 @@ def sound(
     inner, outer = cards.resolve(), out.resolve()
     if inner.is_relative_to(outer) or outer.is_relative_to(inner):
         stop(USAGE, f"{out} and the cards in {cards} stand in one another", "Name another folder.")
+    cache = default_folder()
+    if cache and any(cache.resolve().is_relative_to(each) for each in (inner, outer)):
+        stop(USAGE, f"the cache {cache} stands in the cards or in {out}", "Name another folder.")
     found, problems = load(cards, demos, evidence)
     show(problems)
     code = exit_code(each for each in problems if not each.code.startswith(tolerated))
