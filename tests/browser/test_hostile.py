@@ -21,7 +21,7 @@ from generator.library import library
 from tests import hostile
 from tests.browser.conftest import REPORT, _Quiet, playwright
 
-NEVER_SHOWN = {"parameters", "environment"}
+NEVER_SHOWN = {"terms", "parameters", "environment"}
 """Fields that no page prints, or prints only some entries of."""
 TEXTS = (
     "p, li, h1, h2, h3, h4, td, th, a, span, title, strong, em, s, small, time, dd, summary, "

@@ -285,7 +285,10 @@ def test_a_demo_that_never_touches_a_gpu_makes_no_gpu_record(
 
 def test_ranks_without_a_gpu_each_run_on_the_cpu(tmp_path: Path, faked: dict[str, str]) -> None:
     """Two ranks beside one GPU: ``auto`` runs them on the CPU and says so, ``cuda`` is refused."""
-    two = DEMO.replace("    way: str", "    ranks: int = parameter(2, TEXT, 2, 8)\n    way: str")
+    two = DEMO.replace(
+        "    way: str",
+        '    ranks: int = parameter(2, {"zh": "卡", "en": "ranks"}, 2, 8)\n    way: str',
+    )
     (tmp_path / "two.py").write_text("GPU = 1\n" + two, encoding="utf-8")
     code, lines, errors = run(tmp_path, "two", "--device", "auto", environment=faked)
     assert code == 0, errors
