@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 from markdown_it.token import Token
 
@@ -54,6 +54,17 @@ class Base:
         """The ids of all cards: written, planned, and those that could not be parsed."""
         planned = (card for module in self.library.modules.values() for card in module.planned)
         return self.contents.broken.union(self.library.cards, (card.id for card in planned))
+
+    def unknown_names(
+        self, field: Literal["prerequisites", "related"], code: str, severity: Severity
+    ) -> Iterator[Problem]:
+        """Each name in that list of a card which is no card's."""
+        for card in self.cards:
+            for index, name in enumerate(getattr(card, field)):
+                if name not in self.known:
+                    place = card.places[f"{field}.{index}"]
+                    message = f"`{field}` names `{name}`, which is no card"
+                    yield Problem(place, code, message, self.meant(name), severity)
 
     def meant(self, name: str) -> str:
         """The hint for a name that is no card's: what it is called now, or the nearest that is one."""

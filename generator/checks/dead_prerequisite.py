@@ -15,9 +15,4 @@ NEVER_SILENT = "nobody can read first what does not exist"
 
 def check(base: Base) -> Iterator[Problem]:
     """Each name that is no card's."""
-    for card in base.cards:
-        for index, name in enumerate(card.prerequisites):
-            if name not in base.known:
-                place = card.places[f"prerequisites.{index}"]
-                message = f"`prerequisites` names `{name}`, which is no card"
-                yield Problem(place, CODE, message, base.meant(name), SEVERITY)
+    return base.unknown_names("prerequisites", CODE, SEVERITY)

@@ -15,9 +15,4 @@ NEVER_SILENT = "a reader who follows it arrives nowhere"
 
 def check(base: Base) -> Iterator[Problem]:
     """Each name that is no card's."""
-    for card in base.cards:
-        for index, name in enumerate(card.related):
-            if name not in base.known:
-                place = card.places[f"related.{index}"]
-                message = f"`related` names `{name}`, which is no card"
-                yield Problem(place, CODE, message, base.meant(name), SEVERITY)
+    return base.unknown_names("related", CODE, SEVERITY)

@@ -233,11 +233,9 @@ class Edition:
 
 def bind(library: Library, demos: Path | None = None, cache: Cache = NOTHING_KEPT) -> Edition:
     """Render every card of ``library``, whose demos stand in ``demos``."""
-    cards: dict[str, RenderedCard] = {}
-    edition = Edition(library, cards, demos, cache)
-    resolver = _Resolver(edition)
-    cards.update({name: render(card, resolver) for name, card in library.cards.items()})
-    return edition
+    resolver = _Resolver(Edition(library, {}))
+    cards = {name: render(card, resolver) for name, card in library.cards.items()}
+    return Edition(library, cards, demos, cache)
 
 
 def _draw(figure: Figure, lang: str) -> bytes:

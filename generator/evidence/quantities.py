@@ -108,7 +108,7 @@ def _unit(before: str, after: str) -> tuple[str, Fraction]:
 # --- numbers -------------------------------------------------------------------------------------
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
-_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _SPACE = r"(?:\s|\\[,;:!>\ ]|~)*"
 _EXPONENT = r"(?:\^\{\s*[-−+]?\d+\s*\}|\^[-−]?\d|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)"
 _TIMES = r"(?:×|\\times(?![a-zA-Z])|\\cdot(?![a-zA-Z])|·)"
@@ -341,7 +341,7 @@ def _write_sign(match: re.Match[str], wanted: Fraction) -> str:
 
 def _write_exponent(like: str, exponent: int) -> str:
     if not like.startswith("^"):
-        return str(exponent).translate(_RAISED)
+        return str(exponent).translate(RAISED)
     return f"^{{{exponent}}}" if "{" in like or len(str(exponent)) > 1 else f"^{exponent}"
 
 

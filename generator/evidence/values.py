@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from generator.evidence.quantities import RAISED
 from generator.lang import LANGS, Text
 from runnable_demos.lab.metrics import Metric
 from runnable_demos.lab.scales import scale_for
-
-_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def exact(metric: Metric) -> str:
@@ -54,5 +53,5 @@ def _number(value: float) -> str:
     if 1e-3 <= abs(value) < 1e6:
         return f"{value:,.6g}"
     digits, _, exponent = f"{value:.3g}".partition("e")
-    power = str(int(exponent or 0)).translate(_RAISED)
+    power = str(int(exponent or 0)).translate(RAISED)
     return f"10{power}" if digits == "1" else f"{digits}×10{power}"

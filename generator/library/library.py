@@ -11,7 +11,6 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import runnable_demos
 from generator import filesystem
 from generator.cards import parse, syllabus
 from generator.cards.model import Card, CardLink, Claim, LearningPath, Module
@@ -19,8 +18,9 @@ from generator.cards.syllabus import Syllabus
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.verdicts import Verdict, judge
 from generator.problems import Place, Problem
+from runnable_demos.lab import discovery
 
-PACKAGED_DEMOS = Path(runnable_demos.__file__).parent
+PACKAGED_DEMOS = discovery.PACKAGED
 """The demos and the evidence that come with the program: those of every base without its own."""
 
 
