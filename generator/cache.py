@@ -2,24 +2,32 @@
 
 A folder of files that may be deleted at any time, by anyone, during a build too. What cannot be kept
 or read is made again, and nobody is told: a cache that fails costs time alone. Builds may share it.
+
+Values are pickled, and whoever can write a pickle can run code: the folder must be the user's own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import platform
 import re
 import stat
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any, TypeVar
+
+from generator.workers import spread
+
+T = TypeVar("T")
 
 _ROOT = Path(__file__).parents[1]
 _SOURCES = ("generator", "runnable_demos/lab", "site_overrides")
@@ -36,35 +44,46 @@ _DAY = 86400
 def default_folder() -> Path | None:
     """The user's cache folder, or that which ``PROOFDECK_CACHE`` names; ``None`` where it is empty."""
     chosen = os.environ.get("PROOFDECK_CACHE")
-    if chosen is not None:
-        return Path(chosen) if chosen else None
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    if chosen == "":
+        return None
     with suppress(RuntimeError):  # a user without a home
-        return Path(home).expanduser() / "proofdeck"
+        if chosen is not None:
+            return Path(chosen).expanduser()
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "proofdeck"
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Bytes by what they were made from; without a ``folder`` nothing is kept."""
+    """Values by what they were made from; without a ``folder`` nothing is kept."""
 
     folder: Path | None = None
     most: int = MOST
 
-    def get(self, kind: str, source: object, make: Callable[[], bytes]) -> bytes:
+    def get(self, kind: str, source: object, make: Callable[[], T]) -> T:
         """What ``make`` returns, which depends on ``source``, its ``kind`` and this program alone.
 
-        ``source`` is plain data with a ``repr`` that tells all of it.
+        ``source`` is plain data with a ``repr`` that tells all of it; what is made is never changed.
         """
-        if self.folder is None:
-            return make()
-        key = hashlib.sha256(f"{program()}\n{kind}\n{source!r}".encode()).hexdigest()
-        path = self.folder / key[:2] / key
-        found = _read(path)
-        if found is None:
-            found = make()
-            _write(path, found)
-        return found
+        return self.each(kind, [source], lambda _: make())[0]
+
+    def each(self, kind: str, sources: Sequence[object], make: Callable[[int], T]) -> list[T]:
+        """What ``make`` returns for the index of each source; what is missing is made on all cores."""
+        folder = self.folder if self.folder and _is_private(self.folder) else None
+        if folder is None:
+            return spread(make, range(len(sources)))
+        files = [_file(folder, kind, source) for source in sources]
+        found = [_read(file) for file in files]
+
+        def kept(index: int) -> bytes:
+            made = pickle.dumps(make(index), protocol=5)
+            _write(files[index], made)
+            return made
+
+        missing = [index for index, value in enumerate(found) if value is None]
+        for index, made in zip(missing, spread(kept, missing), strict=True):
+            found[index] = [pickle.loads(made)]
+        return [value for entry in found if entry is not None for value in entry]
 
     def prune(self) -> None:
         """Delete what was not used for longest, until the folder holds no more than it may."""
@@ -108,29 +127,50 @@ def _versions() -> Iterator[tuple[str, str]]:
         yield distribution.name or "", distribution.version or ""
 
 
-def _read(path: Path) -> bytes | None:
-    """The bytes that were kept, if they are whole; a file that is used stays longest."""
+def _is_private(folder: Path) -> bool:
+    """Whether nobody but the user can have written there; it need not exist yet."""
     try:
-        digest, content = path.read_bytes().split(b"\n", 1)
-        found = zlib.decompress(content)
-        if hashlib.sha256(found).hexdigest().encode() != digest:
+        status = folder.stat()
+    except OSError:
+        return True
+    return not hasattr(os, "getuid") or (
+        status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH
+    )
+
+
+def _file(folder: Path, kind: str, source: object) -> Path:
+    key = hashlib.sha256(f"{program()}\n{kind}\n{source!r}".encode()).hexdigest()
+    return folder / key[:2] / key
+
+
+def _read(path: Path) -> list[Any] | None:
+    """The value that was kept, alone in a list, if it is whole; a file that is used stays longest."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             return None
-        if time.time() - path.stat().st_mtime > _DAY:
+        digest, content = path.read_bytes().split(b"\n", 1)
+        if hashlib.sha256(content).hexdigest().encode() != digest:
+            return None
+        found = pickle.loads(zlib.decompress(content))
+        if time.time() - status.st_mtime > _DAY:
             os.utime(path)
-    except (OSError, ValueError, zlib.error):
+    except Exception:
         return None
-    return found
+    return [found]
 
 
 def _write(path: Path, content: bytes) -> None:
     """Keep ``content`` by one rename, so that nobody reads half of it."""
-    digest = hashlib.sha256(content).hexdigest().encode()
+    packed = zlib.compress(content, 1)
+    digest = hashlib.sha256(packed).hexdigest().encode()
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parents[1].mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
         number, name = tempfile.mkstemp(prefix=".proofdeck-", dir=path.parent)
         try:
             with open(number, "wb") as file:  # noqa: PTH123 - the file is open already
-                file.write(digest + b"\n" + zlib.compress(content, 1))
+                file.write(digest + b"\n" + packed)
             Path(name).replace(path)
         except OSError:
             _delete(Path(name))

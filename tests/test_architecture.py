@@ -47,7 +47,8 @@ NEVER = {
 """What lies before a room and is closed to it all the same: rules and exporters read no file of a card."""
 
 OPEN_TO_THE_GENERATOR = {
-    "metrics", "records", "provenance", "discovery", "figures", "files", "table", "words", "scales",
+    "metrics", "records", "provenance", "discovery", "figures", "colours", "files", "table", "words",
+    "scales",
 }  # fmt: skip
 """What the generator reads of the laboratory; none of it needs torch."""
 

@@ -162,6 +162,8 @@ class Card:
     places: Mapping[str, Place]
     """Where each key of the front matter stands; ``prerequisites.0`` for the first of a list."""
     sections: Mapping[Lang, Mapping[SectionName, Section]]
+    digest: str
+    """SHA-256 of the file's text: what is made of the card alone depends on this and ``path``."""
 
     def links(self) -> Iterator[Link]:
         """Every link of the card, language by language, section by section."""

@@ -7,6 +7,7 @@ to the ones found here.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +71,8 @@ def parse(text: str, path: str) -> tuple[Card | None, list[Problem]]:
         whole = all(len(half) == len(SECTION_NAMES) for half in halves.values())
         body.problems += _identity(reading.values, reading.places, path)
         if whole:
-            card = _card(reading.values, reading.places, halves, path)
+            digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            card = _card(reading.values, reading.places, halves, path, digest)
             body.problems += _unused(card)
     return card, sorted(body.problems)
 
@@ -433,6 +435,7 @@ def _card(
     places: Mapping[str, Place],
     halves: Mapping[Lang, Mapping[SectionName, Section]],
     path: str,
+    digest: str,
 ) -> Card:
     return Card(
         id=values.id,
@@ -456,4 +459,5 @@ def _card(
         sections={
             lang: {name: half[name] for name in SECTION_NAMES} for lang, half in halves.items()
         },
+        digest=digest,
     )

@@ -1,23 +1,25 @@
 """The rules of a base, one a file, found by discovery.
 
 A rule is a module with its ``CODE``, its ``SEVERITY``, its ``SENTENCE`` (what holds in a good base,
-in Markdown, for the docs) and ``check(base)``, which yields a problem for each place where it
-does not hold. A card may silence a code in its front matter, with the reason; where no reason
-counts, the rule says why in ``NEVER_SILENT``.
+in Markdown, for the docs) and either ``check_card(reading)``, where it looks at one card and nothing
+else, so that what it says is kept until that card changes, or ``check(base)``. Both yield a problem
+for each place where the rule does not hold. A card may silence a code in its front matter, with the
+reason; where no reason counts, the rule says why in ``NEVER_SILENT``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 from markdown_it.token import Token
 
+from generator.cache import NOTHING_KEPT, Cache
 from generator.cards import prose
 from generator.cards.model import Card
 from generator.cards.prose import Passage
@@ -27,12 +29,32 @@ from generator.library.library import Contents, Library
 from generator.names import suggest
 from generator.problems import Problem, Severity
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Cards as rules read them, each passage taken apart once for all rules."""
+
+    cards: tuple[Card, ...]
+
+    @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """Every passage of every card."""
+        return tuple(passage for card in self.cards for passage in prose.passages(card))
+
+    @cached_property
+    def formulas(self) -> tuple[Token, ...]:
+        """Every formula of every card: its math tokens."""
+        return tuple(token for card in self.cards for token in prose.formulas(card))
+
 
 @dataclass(frozen=True)
 class Base:
-    """What a rule reads: what was read of a base, and what it makes together."""
+    """What a rule of the whole reads: what was read of a base, and what it makes together."""
 
     contents: Contents
+    cache: Cache = NOTHING_KEPT
 
     @cached_property
     def library(self) -> Library:
@@ -48,6 +70,11 @@ class Base:
     def cards(self) -> tuple[Card, ...]:
         """The cards in reading order, each id once."""
         return tuple(self.library.cards.values())
+
+    def of_cards(self, kind: str, make: Callable[[Reading], T]) -> list[T]:
+        """What ``make`` says of each card by itself, kept until the card changes; in reading order."""
+        sources = [(card.path, card.digest) for card in self.cards]
+        return self.cache.each(kind, sources, lambda index: make(Reading((self.cards[index],))))
 
     @cached_property
     def known(self) -> frozenset[str]:
@@ -75,26 +102,30 @@ class Base:
     def _formerly(self) -> dict[str, str]:
         return {former: card.id for card in self.cards for former in card.formerly}
 
-    @cached_property
-    def passages(self) -> tuple[Passage, ...]:
-        """Every passage of every card, taken apart once for all rules."""
-        return tuple(passage for card in self.cards for passage in prose.passages(card))
 
-    @cached_property
-    def formulas(self) -> tuple[Token, ...]:
-        """Every formula of every card: its math tokens."""
-        return tuple(token for card in self.cards for token in prose.formulas(card))
-
-
-class Rule(Protocol):
-    """One rule; the codes of its problems are ``CODE``, or begin with it and a hyphen."""
+class Named(Protocol):
+    """What every rule says of itself; the codes of its problems are ``CODE``, or begin with it and a hyphen."""
 
     CODE: str
     SEVERITY: Severity
     SENTENCE: str
 
+
+class CardRule(Named, Protocol):
+    """A rule that looks at one card and nothing else."""
+
+    def check_card(self, reading: Reading) -> Iterable[Problem]:
+        """A problem for each place where the rule does not hold."""
+
+
+class BaseRule(Named, Protocol):
+    """A rule that looks at the whole base."""
+
     def check(self, base: Base) -> Iterable[Problem]:
         """A problem for each place where the rule does not hold."""
+
+
+Rule = CardRule | BaseRule
 
 
 @cache
@@ -105,37 +136,65 @@ def rules() -> tuple[Rule, ...]:
     return tuple(sorted((cast(Rule, module) for module in found), key=lambda rule: rule.CODE))
 
 
+def card_rules() -> tuple[CardRule, ...]:
+    """The rules that look at one card alone."""
+    return tuple(cast(CardRule, rule) for rule in rules() if hasattr(rule, "check_card"))
+
+
+def base_rules() -> tuple[BaseRule, ...]:
+    """The rules that look at the whole base."""
+    return tuple(cast(BaseRule, rule) for rule in rules() if hasattr(rule, "check"))
+
+
 def load(
-    cards: Path, *, demos: Path | None = None, evidence: Path | None = None
+    cards: Path,
+    *,
+    demos: Path | None = None,
+    evidence: Path | None = None,
+    cache: Cache = NOTHING_KEPT,
 ) -> tuple[Library | None, list[Problem]]:
     """Read the base in ``cards``: as much of it as stands, and every problem, sorted.
 
     Parsing, the graph, the evidence and all checks have their say in one run.
     ``evidence`` is ``demos / "evidence"`` unless given; without both no number is proven.
+    What the ``cache`` has is neither parsed nor checked again.
     The library is ``None`` where there is no syllabus or not a single card to speak of.
     """
-    contents, problems = library.read(cards, demos=demos, evidence=evidence)
+    contents, problems = library.read(cards, demos=demos, evidence=evidence, cache=cache)
     if contents is None:
         return None, problems
-    base = Base(contents)
+    base = Base(contents, cache)
     return base.library, sorted({*problems, *run(base)})
 
 
 def run(base: Base) -> list[Problem]:
     """What all rules have to say, but for codes that a card silences; and silences that are wrong."""
     cards = {card.path: card for card in base.cards}
+    never = {rule.CODE for rule in rules() if never_silent(rule)}
     used: set[tuple[str, str]] = set()
     problems: list[Problem] = []
-    for rule in rules():
-        for problem in rule.check(base):
-            card = cards.get(problem.place.path)
-            if card and rule.CODE in card.silenced and not never_silent(rule):
-                used.add((card.path, rule.CODE))
-            else:
-                problems.append(problem)
+    for code, problem in _said(base):
+        card = cards.get(problem.place.path)
+        if card and code in card.silenced and code not in never:
+            used.add((card.path, code))
+        else:
+            problems.append(problem)
     for card in cards.values():
         problems += _silences(card, used)
     return problems
+
+
+def _said(base: Base) -> Iterator[tuple[str, Problem]]:
+    """Every problem, with the code of the rule that names it."""
+    for of_one in base.of_cards("checked", _of_card):
+        yield from of_one
+    for rule in base_rules():
+        for problem in rule.check(base):
+            yield rule.CODE, problem
+
+
+def _of_card(reading: Reading) -> list[tuple[str, Problem]]:
+    return [(rule.CODE, problem) for rule in card_rules() for problem in rule.check_card(reading)]
 
 
 def never_silent(rule: Rule) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from generator.cards.prose import of_section
-from generator.checks import Base
+from generator.checks import Reading
 from generator.lang import LANGS, Lang
 from generator.problems import Problem, Severity
 
@@ -24,9 +24,9 @@ _COUNTED: dict[Lang, re.Pattern[str]] = {
 _UNITS: dict[Lang, str] = {"zh": "汉字", "en": "words"}
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each answer that is longer, at the place where it begins."""
-    for card in base.cards:
+    for card in reading.cards:
         for lang in LANGS:
             section = card.sections[lang]["answer"]
             found = list(of_section(card, section))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from generator.cards.model import Citation, Claim, Given
 from generator.cards.prose import Piece
-from generator.checks import Base
+from generator.checks import Reading
 from generator.evidence.quantities import MULTIPLIERS, SYMBOLS
 from generator.problems import Place, Problem, Severity
 
@@ -73,13 +73,13 @@ _NEAR = 30
 """How near to “7B” a word must stand, in characters, that makes it the size of a model."""
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each bare quantity of each card, its titles included."""
-    for card in base.cards:
+    for card in reading.cards:
         for lang, title in card.title.items():
             for found in _QUANTITY.finditer(title):
                 yield _problem(found[0], card.places[f"title.{lang}"])
-    for passage in base.passages:
+    for passage in reading.passages:
         flat = passage.flat(_shown)
         for pattern in (_QUANTITY, _SPELLED):
             for found in pattern.finditer(flat.text):

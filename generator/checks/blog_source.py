@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from generator.cards.model import Citation
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 
 CODE = "blog-source"
@@ -50,9 +50,9 @@ HOSTS = frozenset(
 )
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each number whose only source in its paragraph is one of these."""
-    for passage in base.passages:
+    for passage in reading.passages:
         cited = {id(p.link): p.link for p in passage.pieces if isinstance(p.link, Citation)}
         sources = passage.card.sources
         known = [link for link in cited.values() if link.source in sources]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 
 CODE = "few-claims"
@@ -16,9 +16,9 @@ SENTENCE = (
 FEWEST = 3
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each card with fewer."""
-    for card in base.cards:
+    for card in reading.cards:
         metrics = {(claim.demo, claim.metric, claim.device) for claim in card.claims()}
         if len(metrics) < FEWEST:
             message = f"the card claims {len(metrics)} metrics, and three are the fewest"

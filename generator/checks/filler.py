@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 
 CODE = "filler"
@@ -25,9 +25,9 @@ _PHRASES = re.compile(
 )
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each such phrase in the text of a card."""
-    for passage in base.passages:
+    for passage in reading.passages:
         flat = passage.flat(lambda p: p.text if p.kind in {"text", "break"} else "\ufffc")
         for found in _PHRASES.finditer(flat.text):
             message = f"“{found[0]}” says nothing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from generator.checks import Base
+from generator.checks import Reading
 from generator.lang import LANGS
 from generator.problems import Problem, Severity
 
@@ -17,9 +17,9 @@ SENTENCE = (
 FEWEST, MOST = 3, 5
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each half with too few follow-ups, or the first of too many. The parser sees to answers."""
-    for card in base.cards:
+    for card in reading.cards:
         for lang in LANGS:
             section = card.sections[lang]["followups"]
             count = len(section.items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from generator.cards.model import place_of
-from generator.checks import Base
+from generator.checks import Reading
 from generator.lang import LANGS
 from generator.problems import Problem, Severity
 
@@ -16,9 +16,9 @@ SENTENCE = "The key insights are a list of at most four."
 MOST = 4
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """The fifth insight of each card and language, or the place where a list is missing."""
-    for card in base.cards:
+    for card in reading.cards:
         for lang in LANGS:
             section = card.sections[lang]["insights"]
             insights = [

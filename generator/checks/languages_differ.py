@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from generator.cards.model import Citation, Claim, Given, Section, place_of
 from generator.cards.prose import blocks
-from generator.checks import Base
+from generator.checks import Reading
 from generator.evidence.quantities import QuantityError, read
 from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS, SECTION_NAMES, Lang
 from generator.problems import Place, Problem, Severity
@@ -31,9 +31,9 @@ class Thing:
     place: Place
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each thing that stands in one language alone, where it stands."""
-    for card in base.cards:
+    for card in reading.cards:
         for name in SECTION_NAMES:
             halves = {lang: card.sections[lang][name] for lang in LANGS}
             first, *others = LANGS

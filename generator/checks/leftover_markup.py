@@ -13,7 +13,7 @@ from generator.cards import prose
 from generator.cards.markdown import ESCAPED
 from generator.cards.model import place_of
 from generator.cards.prose import Flat, Passage, Piece
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 
 CODE = "leftover-markup"
@@ -169,11 +169,11 @@ _DRAWN_ELSEWHERE = re.compile(
 )
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each spot where a reader would see a mark, and each block that another program draws."""
-    for passage in base.passages:
+    for passage in reading.passages:
         yield from _in_passage(passage)
-    for card in base.cards:
+    for card in reading.cards:
         for lang, title in card.title.items():
             if found := _LEFT.search(title):
                 message = f"“{found[0][:_LONGEST]}” stays visible: a title is shown as it is typed"

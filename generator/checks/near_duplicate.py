@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from generator.cards.prose import Passage, Piece
-from generator.checks import Base
+from generator.checks import Base, Reading
 from generator.lang import LANGS, Lang
 from generator.problems import Place, Problem, Severity
 
@@ -52,13 +52,9 @@ class Sentence:
 
 def check(base: Base) -> Iterator[Problem]:
     """Each sentence that is nearly an earlier one, in the order in which cards are read."""
+    found = base.of_cards("sentences", _sentences)
     for lang in LANGS:
-        sentences = [
-            sentence
-            for passage in base.passages
-            if passage.lang == lang and passage.role != "cell"
-            for sentence in _sentences(passage)
-        ]
+        sentences = [sentence for of_one in found for sentence in of_one[lang]]
         for later, earlier, share in alike([each.shingles for each in sentences]):
             again, first = sentences[later], sentences[earlier]
             start = again.text[:_SHOWN].rstrip() + ("…" if len(again.text) > _SHOWN else "")
@@ -96,7 +92,16 @@ def alike(sets: Sequence[frozenset[str]]) -> Iterator[tuple[int, int, float]]:
                 met.setdefault(element, []).append(index)
 
 
-def _sentences(passage: Passage) -> Iterator[Sentence]:
+def _sentences(reading: Reading) -> dict[Lang, list[Sentence]]:
+    """The sentences of a card that are long enough to compare."""
+    found: dict[Lang, list[Sentence]] = {lang: [] for lang in LANGS}
+    for passage in reading.passages:
+        if passage.role != "cell":
+            found[passage.lang] += _of_passage(passage)
+    return found
+
+
+def _of_passage(passage: Passage) -> Iterator[Sentence]:
     flat = passage.flat(_shown)
     for found in _SENTENCE.finditer(flat.text):
         units = _UNIT[passage.lang].findall(_NUMBER.sub("0", found[0].lower()))

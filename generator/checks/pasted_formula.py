@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from generator.cards.prose import Piece
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 
 CODE = "pasted-formula"
@@ -25,9 +25,9 @@ _LIKELY = re.compile(rf"(\S[(=^_/+]\S)\S{{0,{_LONGEST}}}?\1|(\w\(\S)\S{{0,{_LONG
 _OPERATORS = "+-*/=,.;"
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each repetition in what a passage shows, whatever the TeX of its parts."""
-    for passage in base.passages:
+    for passage in reading.passages:
         flat = passage.flat(_shown)
         if not _LIKELY.search(_DRAWN_AWAY.sub("", flat.text)):
             continue

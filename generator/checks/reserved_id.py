@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from generator.cards import addresses
 from generator.cards.model import Card
-from generator.checks import Base
+from generator.checks import Reading
 from generator.lang import LANGS
 from generator.problems import Problem, Severity
 
@@ -19,9 +19,9 @@ SENTENCE = (
 NEVER_SILENT = "two things would have one address"
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each id that is taken."""
-    for card in base.cards:
+    for card in reading.cards:
         if card.id == addresses.HOME_NOTE.lower():
             message = f"the vault's first note is called {addresses.HOME_NOTE}"
             hint = "Give the card another id."

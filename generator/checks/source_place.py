@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from generator.cards.model import Citation
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 
 CODE = "source-place"
@@ -23,10 +23,10 @@ _NOWHERE = re.compile(
 )
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each source without one of the two, and each citation that names no place."""
     hint = 'Write the section, table, file or symbol: `where: "§4.1"`, or `(source:KEY "§4.1")`.'
-    for card in base.cards:
+    for card in reading.cards:
         for key, source in card.sources.items():
             if not source.url.startswith("https://"):
                 place = card.places.get(f"sources.{key}.url", source.place)

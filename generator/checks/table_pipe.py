@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 
 CODE = "table-pipe"
@@ -17,9 +17,9 @@ SENTENCE = (
 _DOLLAR = re.compile(r"(?<!\\)(?:\\\\)*\$")
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each cell in which a formula begins, or ends, alone."""
-    for passage in base.passages:
+    for passage in reading.passages:
         if passage.role != "cell":
             continue
         code = " ".join(piece.text for piece in passage.pieces if piece.kind == "code")

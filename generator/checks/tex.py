@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from generator.cards.model import place_of
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 from generator.tex.commands import refused
 from generator.tex.mathml import TexError, mathml
@@ -21,9 +21,9 @@ SENTENCE = (
 )
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each formula that cannot be drawn, where its reader stops, and each part that is drawn differently."""
-    for token in base.formulas:
+    for token in reading.formulas:
         unlike = list(refused(token.content))
         for each in unlike[:_MOST]:
             message = f"{each.what} is not drawn alike everywhere"

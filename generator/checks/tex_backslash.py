@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from generator.cards.model import place_of
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 
 CODE = "tex-backslash"
@@ -34,14 +34,14 @@ _RIGHT = re.compile(
 _COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each command that would be drawn as a product of letters, or as text."""
-    yield from _without_backslash(base)
-    yield from _outside(base)
+    yield from _without_backslash(reading)
+    yield from _outside(reading)
 
 
-def _without_backslash(base: Base) -> Iterator[Problem]:
-    for token in base.formulas:
+def _without_backslash(reading: Reading) -> Iterator[Problem]:
+    for token in reading.formulas:
         hidden = _RIGHT.sub(lambda found: "\\" * len(found[0]), token.content)
         for found in _BARE.finditer(hidden):
             name = found[1] or found[2]
@@ -51,8 +51,8 @@ def _without_backslash(base: Base) -> Iterator[Problem]:
             yield Problem(place, CODE, message, hint, SEVERITY)
 
 
-def _outside(base: Base) -> Iterator[Problem]:
-    for passage in base.passages:
+def _outside(reading: Reading) -> Iterator[Problem]:
+    for passage in reading.passages:
         for piece in passage.pieces:
             found = _COMMAND.search(piece.text) if piece.kind == "text" else None
             if found:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from generator.cards.prose import Piece
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Problem, Severity
 
 CODE = "unit-spelling"
@@ -26,9 +26,9 @@ _WRONG = re.compile(
 )
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each unit beside a number whose letters leave open what it means."""
-    for passage in base.passages:
+    for passage in reading.passages:
         flat = passage.flat(_words)
         for found in _WRONG.finditer(flat.text):
             message = f"“{found[0]}” leaves open which unit is meant"

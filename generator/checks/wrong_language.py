@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from generator.cards.prose import Passage, Piece
-from generator.checks import Base
+from generator.checks import Reading
 from generator.checks.zh_spacing import HAN
 from generator.lang import LANGUAGE_HEADINGS
 from generator.problems import Problem, Severity
@@ -26,13 +26,13 @@ _SENTENCE_OF_WORDS = 6
 """So many Latin words are no longer a list of names in a Chinese card, but a sentence."""
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each passage, and each English title, in the other half's language."""
-    for card in base.cards:
+    for card in reading.cards:
         if _HAN.search(card.title["en"]):
             place = card.places["title.en"]
             yield Problem(place, CODE, "the English title has 汉字", "Translate it.", SEVERITY)
-    for passage in base.passages:
+    for passage in reading.passages:
         yield from _english(passage) if passage.lang == "en" else _chinese(passage)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from generator.checks import Base
+from generator.checks import Reading
 from generator.checks.zh_spacing import HAN, shown
 from generator.problems import Problem, Severity
 
@@ -24,12 +24,12 @@ _HALF = re.compile(
 )
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each mark of the wrong width, titles included."""
-    for card in base.cards:
+    for card in reading.cards:
         for found in _HALF.finditer(card.title["zh"]):
             yield Problem(card.places["title.zh"], CODE, *_said(found), SEVERITY)
-    for passage in base.passages:
+    for passage in reading.passages:
         if passage.lang == "zh":
             flat = passage.flat(shown)
             for found in _HALF.finditer(flat.text):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from generator.cards.prose import Piece
-from generator.checks import Base
+from generator.checks import Reading
 from generator.problems import Place, Problem, Severity
 
 CODE = "zh-spacing"
@@ -21,12 +21,12 @@ _LATIN = r"A-Za-z0-9\u00c0-\u024f\u0370-\u03ff%‰$`"
 _TOUCH = re.compile(rf"(?<=[{HAN}])(?=[{_LATIN}])|(?<=[{_LATIN}])(?=[{HAN}])")
 
 
-def check(base: Base) -> Iterator[Problem]:
+def check_card(reading: Reading) -> Iterator[Problem]:
     """Each place where the two touch, titles included."""
-    for card in base.cards:
+    for card in reading.cards:
         for found in _TOUCH.finditer(card.title["zh"]):
             yield _problem(card.title["zh"], found.start(), card.places["title.zh"])
-    for passage in base.passages:
+    for passage in reading.passages:
         if passage.lang == "zh":
             flat = passage.flat(shown)
             for found in _TOUCH.finditer(flat.text):

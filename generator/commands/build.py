@@ -35,11 +35,13 @@ def command(
 
     found = sound(cards, demos, evidence, out, DRAFTABLE if draft else ())
     where = laboratory.of_base(cards, demos, evidence).demos
-    with writing(), Progress(console=ERR, transient=True, disable=not ERR.is_terminal) as progress:
+    # Without a thread that refreshes it: from a process with threads no other can be forked.
+    bar = Progress(console=ERR, transient=True, auto_refresh=False, disable=not ERR.is_terminal)
+    with writing(), bar as progress:
         task = progress.add_task("", total=1 + len(exporters.usual()))
 
         def step(name: str) -> None:
-            progress.update(task, description=name, advance=1)
+            progress.update(task, description=name, advance=1, refresh=True)
 
         step("render")
         cache = Cache(default_folder())

@@ -5,21 +5,23 @@ Each claim is judged once, by the library; the verdicts, the panels and the text
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property, partial
+from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 from markupsafe import Markup
 
 from generator.cache import NOTHING_KEPT, Cache
-from generator.cards.model import Card, Citation, Claim, Device, LearningPath, Module
+from generator.cards.model import Card, CardLink, Citation, Claim, Device, LearningPath, Module
 from generator.evidence import values
+from generator.evidence.evidence import Key
 from generator.evidence.quantities import QuantityError, read
 from generator.evidence.verdicts import State, Verdict
 from generator.lang import LANGS, Lang, Text
@@ -28,7 +30,10 @@ from generator.render.html import RenderedCard, evidence_anchor, render
 from generator.render.markup import vouched
 from generator.render.plain_text import plain_label
 from generator.tex import font as math_font
+from runnable_demos.lab.colours import as_file
 from runnable_demos.lab.metrics import Figure, Metric, Record
+
+T = TypeVar("T")
 
 _FIGURE_IDS = "pd-figure-id"
 
@@ -69,24 +74,96 @@ class Refutation:
 
 @dataclass(frozen=True)
 class Edition:
-    """A library and its cards as HTML, each rendered once.
+    """A library, and what is made of its cards, each thing once.
 
     ``demos`` is the folder with the sources of the demos, where the base has one; ``cache`` keeps
     what is slow to make from one build to the next.
     """
 
     library: Library
-    cards: Mapping[str, RenderedCard]
     demos: Path | None = None
     cache: Cache = NOTHING_KEPT
+
+    def rendered(self, card: Card) -> RenderedCard:
+        """All sections of ``card`` as HTML."""
+        if card.id not in self._rendered:
+            self._rendered[card.id] = render(card, _Resolver(self))
+        return self._rendered[card.id]
+
+    @cached_property
+    def _rendered(self) -> dict[str, RenderedCard]:
+        return {}
+
+    def each(self, kind: str, make: Callable[[Card], T], *also: object) -> list[T]:
+        """What ``make`` says of each card, in reading order; kept, and made on all cores.
+
+        It depends on the card's ``context`` and on what is named in ``also``, and on nothing else.
+        """
+        cards = tuple(self.library.cards.values())
+        sources = [(self._contexts[card.id], *also) for card in cards]
+        return self.cache.each(kind, sources, lambda index: make(cards[index]))
+
+    @cached_property
+    def _contexts(self) -> Mapping[str, str]:
+        return {card.id: self._context(card) for card in self.library.cards.values()}
+
+    def _context(self, card: Card) -> str:
+        """A digest of all that a card's page may show: the card, its proofs, and what leads there and away.
+
+        Of other cards that is their face alone, so that a change of their text does not count here.
+        """
+        library, evidence = self.library, self.library.evidence
+        module = library.modules.get(card.module)
+        ways = (
+            card.prerequisites,
+            library.unlocks.get(card.id, ()),
+            card.related,
+            library.backlinks.get(card.id, ()),
+            tuple(link.card for link in card.links() if isinstance(link, CardLink)),
+        )
+        found = (
+            (card.path, card.digest),
+            [(self.state(claim), self.verdict(claim) is None) for claim in card.claims()],
+            [
+                (key, self._digests[key], key in evidence.stale)
+                for key in dict.fromkeys((claim.demo, claim.device) for claim in card.claims())
+                if key in evidence.records
+            ],
+            module and (module.id, module.code, module.title, module.summary, module.topics),
+            [(name, self._face(name)) for names in ways for name in names],
+            ways,
+            [
+                (path.id, path.title, (later := self.next_in(path, card.id)) and later.id)
+                + ((later.title,) if later else ())
+                for path in library.paths
+                if card.id in path.cards
+            ],
+        )
+        return hashlib.sha256(repr(found).encode("utf-8", "backslashreplace")).hexdigest()
+
+    def _face(self, name: str) -> object:
+        """What other cards show of a card; ``None`` where there is none of that name."""
+        card = self.library.cards.get(name)
+        if card is None:
+            return self._planned.get(name)
+        return card.title, card.module, card.difficulty, card.tags
+
+    @cached_property
+    def _digests(self) -> Mapping[Key, str]:
+        return {
+            key: hashlib.sha256(repr(record).encode()).hexdigest()
+            for key, record in self.library.evidence.records.items()
+        }
 
     @cached_property
     def formula_characters(self) -> frozenset[str]:
         """Every character of every formula: what the math font has to draw."""
+        return frozenset().union(*self.each("formulas", self._characters))
+
+    def _characters(self, card: Card) -> frozenset[str]:
         return math_font.characters(
             html
-            for card in self.cards.values()
-            for half in card.sections.values()
+            for half in self.rendered(card).sections.values()
             for section in half.values()
             for html in (
                 section.html,
@@ -183,7 +260,7 @@ class Edition:
             for planned in module.planned
         }
 
-    @property
+    @cached_property
     def updated(self) -> date:
         """The day on which the newest card last changed."""
         return max(card.updated for card in self.library.cards.values())
@@ -220,28 +297,45 @@ class Edition:
     def figure(self, record: Record, figure: Figure, lang: str, prefix: str) -> Markup:
         """The SVG of a figure, drawn once; ``prefix`` begins its ids in this place."""
         key = (record.demo, record.device, figure.name, lang)
-        if key not in self._drawn:
-            make = partial(_draw, figure, lang)
-            self._drawn[key] = self.cache.get("figure", (figure, lang), make).decode()
         own = escape(f"{prefix}{'-'.join(key)}")
-        return vouched(self._drawn[key].replace(_FIGURE_IDS, own), "drawn")
+        return vouched(self.drawings[key].replace(_FIGURE_IDS, own), "drawn")
+
+    def figure_file(self, record: Record, figure: Figure, lang: str) -> str:
+        """The figure as a file of its own, which brings its colours along."""
+        return as_file(self.figure(record, figure, lang, "f"))
 
     @cached_property
-    def _drawn(self) -> dict[tuple[str, ...], str]:
-        return {}
+    def drawings(self) -> Mapping[tuple[str, str, str, str], str]:
+        """The SVG of each figure of the records that cards rest on: demo, device, figure, language."""
+        figures = {
+            (record.demo, record.device, figure.name, lang): (figure, lang)
+            for record in self.claimed()
+            for figure in record.result.figures
+            for lang in LANGS
+        }
+        wanted = list(figures.values())
+        drawn = self.cache.each("figure", wanted, lambda index: _draw(*wanted[index]))
+        return dict(zip(figures, drawn, strict=True))
+
+    def claimed(self) -> Iterable[Record]:
+        """Each record that a card rests on, once, in the order in which cards do."""
+        found = {
+            (panel.record.demo, panel.record.device): panel.record
+            for card in self.library.cards.values()
+            for panel in self.panels(card)
+        }
+        return found.values()
 
 
 def bind(library: Library, demos: Path | None = None, cache: Cache = NOTHING_KEPT) -> Edition:
-    """Render every card of ``library``, whose demos stand in ``demos``."""
-    resolver = _Resolver(Edition(library, {}))
-    cards = {name: render(card, resolver) for name, card in library.cards.items()}
-    return Edition(library, cards, demos, cache)
+    """The edition of ``library``, whose demos stand in ``demos``."""
+    return Edition(library, demos, cache)
 
 
-def _draw(figure: Figure, lang: str) -> bytes:
+def _draw(figure: Figure, lang: str) -> str:
     from runnable_demos.lab import figures  # noqa: PLC0415 - matplotlib is slow to import
 
-    return figures.draw(figure, lang, prefix=_FIGURE_IDS).encode()
+    return figures.draw(figure, lang, prefix=_FIGURE_IDS)
 
 
 def printed(claim: Claim) -> str:

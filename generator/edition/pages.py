@@ -174,8 +174,9 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
             path.summary,
             path=path,
         )
-    for card in library.cards.values():
-        yield card_page(edition, card, sites(card_address(card.id)))
+    bodies = articles(edition, lambda card: sites(card_address(card.id)), report_url)
+    for card, body in zip(library.cards.values(), bodies, strict=True):
+        yield _card_page(card, body)
     yield from _demo_pages(edition, sites)
     yield _page(
         "report.html",
@@ -186,17 +187,28 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
     )
 
 
-def card_page(edition: Edition, card: Card, at: SiteAddresses) -> Page:
+def _card_page(card: Card, body: Markup) -> Page:
     """The page of one card; its description is its one-sentence answer."""
     headings = [Heading(name, lang.SECTION_HEADINGS[name]) for name in lang.SECTION_NAMES]
     headings += [Heading(name, lang.PAGE_TITLES[name]) for name in addresses.EXTRA_ANCHORS]
     return Page(
-        at.address,
+        card_address(card.id),
         card.title,
         {each: answer(card, each) for each in LANGS},
-        article(edition, card, at),
+        body,
         card.updated,
         tuple(headings),
+    )
+
+
+def articles(
+    edition: Edition, at: Callable[[Card], Addresses], *also: object, handbook: bool = False
+) -> list[Markup]:
+    """The article of each card, in reading order; ``at`` depends on its id and on ``also`` alone."""
+    _ = edition.drawings  # once, before several processes take their share of the articles
+    kind = "article in a handbook" if handbook else "article"
+    return edition.each(
+        kind, lambda card: article(edition, card, at(card), handbook=handbook), *also
     )
 
 
@@ -291,12 +303,13 @@ def _demo_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iter
     for card in edition.library.cards.values():
         for demo in dict.fromkeys(claim.demo for claim in card.claims()):
             using.setdefault(demo, []).append(card)
-    for demo in sorted(edition.library.evidence.demos & using.keys()):
+    demos = sorted(edition.library.evidence.demos & using.keys())
+    texts = [_source(edition, demo) for demo in demos]
+    listings = edition.cache.each("listing", texts, lambda index: source(texts[index], "python"))
+    for demo, listing in zip(demos, listings, strict=True):
         record = next(
             r for (name, _), r in edition.library.evidence.records.items() if name == demo
         )
-        file = edition.demos / f"{demo}.py" if edition.demos else None
-        text = file.read_text(encoding="utf-8") if file and file.is_file() else ""
         yield _page(
             "demo.html",
             edition,
@@ -305,8 +318,13 @@ def _demo_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iter
             record.question,
             record=record,
             cards=using.get(demo, []),
-            source=source(text, "python"),
+            source=listing,
         )
+
+
+def _source(edition: Edition, demo: str) -> str:
+    file = edition.demos / f"{demo}.py" if edition.demos else None
+    return file.read_text(encoding="utf-8") if file and file.is_file() else ""
 
 
 def figure_rows(figure: Figure) -> list[list[object]]:

@@ -30,11 +30,11 @@ def search_data(edition: Edition) -> dict[str, Any]:
             {"id": module.id, "title": dict(module.title)}
             for module in edition.library.modules.values()
         ],
-        "cards": [_card(card, edition) for card in edition.library.cards.values()],
+        "cards": edition.each("search card", lambda card: _card(card, edition)),
         "parts": [
-            part
-            for index, card in enumerate(edition.library.cards.values())
-            for part in _parts(index, card)
+            [index, *part]
+            for index, parts in enumerate(edition.each("search parts", _parts))
+            for part in parts
         ],
     }
 
@@ -66,14 +66,18 @@ def _card(card: Card, edition: Edition) -> dict[str, Any]:
     }
 
 
-def _parts(index: int, card: Card) -> Iterator[Part]:
-    for lang in LANGS:
-        for section in card.sections[lang].values():
-            yield from _section(index, section, lang)
+def _parts(card: Card) -> list[Part]:
+    """The parts of a card, each without the card's index."""
+    return [
+        part
+        for lang in LANGS
+        for section in card.sections[lang].values()
+        for part in _section(section, lang)
+    ]
 
 
-def _section(index: int, section: Section, lang: Lang) -> Iterator[Part]:
+def _section(section: Section, lang: Lang) -> Iterator[Part]:
     if not section.items:
-        yield [index, section.name, section.name, lang, "", plain_text(section.tokens)]
+        yield [section.name, section.name, lang, "", plain_text(section.tokens)]
     for item in section.items:
-        yield [index, section.name, item.id, lang, plain_text(item.title), plain_text(item.body)]
+        yield [section.name, item.id, lang, plain_text(item.title), plain_text(item.body)]

@@ -52,7 +52,9 @@ def study_data(edition: Edition) -> dict[str, Any]:
             former: card.id for card in edition.library.cards.values() for former in card.formerly
         },
         "items": [
-            item for card in edition.library.cards.values() for item in _items(card, edition)
+            item
+            for items in edition.each("study", lambda card: list(_items(card, edition)))
+            for item in items
         ],
         "units": {name: [unit, float(worth)] for name, (unit, worth) in SYMBOLS.items()},
         "multipliers": dict(MULTIPLIERS),

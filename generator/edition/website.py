@@ -50,16 +50,22 @@ def _files(edition: Edition, site_url: str) -> Mapping[str, bytes]:
         "search.json": _json(search_data(edition)),
         "study.json": _json(study_data(edition)),
         "favicon.svg": assets.FAVICON.read_bytes(),
-        "social.png": social_card(),
+        "social.png": edition.cache.get("social card", None, social_card),
         "robots.txt": _robots(site_url).encode(),
     }
     files |= assets.bundles()
     for name in assets.LIBRARIES:
         files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
-    files[f"vendor/{assets.FONT}"] = assets.font(edition.formula_characters)
+    files[f"vendor/{assets.FONT}"] = font(edition)
     for address, html in pages.redirects(edition):
         files[address] = html.encode()
     return files
+
+
+def font(edition: Edition) -> bytes:
+    """The math font with the characters of the formulas."""
+    used = edition.formula_characters
+    return edition.cache.get("font", sorted(used), lambda: assets.font(used))
 
 
 def _robots(site_url: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from generator.cache import NOTHING_KEPT, Cache
 from generator.cards.model import Device
 from generator.evidence import soundness
 from generator.problems import Place, Problem
@@ -47,7 +50,9 @@ class Evidence:
         return frozenset(demo for demo, _ in self.records)
 
 
-def load_evidence(folder: Path, demos: Path) -> tuple[Evidence, list[Problem]]:
+def load_evidence(
+    folder: Path, demos: Path, cache: Cache = NOTHING_KEPT
+) -> tuple[Evidence, list[Problem]]:
     """The records in ``folder``, and what is wrong with them or with their demos in ``demos``.
 
     A folder that does not exist holds no records. Raises ``OSError`` where it cannot be read.
@@ -57,61 +62,67 @@ def load_evidence(folder: Path, demos: Path) -> tuple[Evidence, list[Problem]]:
     broken: set[Key] = set()
     reworded: dict[Path, Record] = {}
     problems: list[Problem] = []
-    for path in sorted(folder.glob("*.json")):
-        record = _load(path, problems)
-        if record is None:
+    paths = sorted(path for path in _entries(folder) if path.suffix == ".json")
+    contents = [(str(path), path.read_bytes()) for path in paths]
+    loaded = cache.each("record", contents, lambda index: _load(*contents[index]))
+    for path, record in zip(paths, loaded, strict=True):
+        if isinstance(record, Problem):
+            problems.append(record)
             demo, _, device = path.name.removesuffix(".json").rpartition(".")
             broken.add((demo, device))
             continue
         key = (record.demo, record.device)
         found[key] = record
-        problem = _staleness(record, path, demos)
+        problem = _staleness(record, path, demos, cache)
         if problem is not None:
             stale.add(key)
             problems.append(problem)
-        elif (renewed := _renewed(record, path, demos, problems)) != record:
+            continue
+        renewed, problem = _renewed(record, path, demos, cache)
+        if problem is not None:
+            problems.append(problem)
+        if renewed != record:
             reworded[path] = renewed
     return Evidence(found, frozenset(stale), frozenset(broken), reworded), problems
 
 
-def _load(path: Path, problems: list[Problem]) -> Record | None:
+def _entries(folder: Path) -> Iterator[Path]:
+    """What stands in the folder; nothing where there is none. A glob would not say what it may not read."""
+    return folder.iterdir() if folder.exists() else iter(())
+
+
+def _load(shown: str, content: bytes) -> Record | Problem:
+    """The record in a file, or why it is none that counts."""
     again = "Record it again: `proofdeck demo run {demo} --record`."
-    name = path.name.split(".")[0]
+    name, place = Path(shown).name, Place(shown)
     try:
-        record = records.load(path)
+        record = records.read(content)
     except records.RecordError as error:
-        place = Place(str(path))
         if isinstance(error.__context__, json.JSONDecodeError):
-            place = Place(str(path), error.__context__.lineno, error.__context__.colno)
-        hint = again.format(demo=name)
-        problems.append(
-            Problem(place, "evidence-corrupt", f"this file is no evidence: {error}", hint)
-        )
-        return None
-    place, hint = Place(str(path)), again.format(demo=record.demo)
+            place = Place(shown, error.__context__.lineno, error.__context__.colno)
+        hint = again.format(demo=name.split(".")[0])
+        return Problem(place, "evidence-corrupt", f"this file is no evidence: {error}", hint)
+    hint = again.format(demo=record.demo)
     if message := soundness.fault(record):
-        problems.append(Problem(place, "evidence-corrupt", message, hint))
-        return None
+        return Problem(place, "evidence-corrupt", message, hint)
     expected = f"{record.demo}.{record.device}.json"
-    if path.name != expected:
+    if name != expected:
         message = f"the file holds the record of `{record.demo}` on {record.device}"
-        problems.append(Problem(place, "evidence-name", message, f"Rename it to `{expected}`."))
-        return None
+        return Problem(place, "evidence-name", message, f"Rename it to `{expected}`.")
     if record.size != "full":
         message = f"the record is of size “{record.size}”, and cards claim what the full size found"
-        problems.append(Problem(place, "evidence-size", message, hint))
-        return None
+        return Problem(place, "evidence-size", message, hint)
     return record
 
 
-def _staleness(record: Record, path: Path, demos: Path) -> Problem | None:
+def _staleness(record: Record, path: Path, demos: Path, cache: Cache) -> Problem | None:
     """Why the numbers of ``record`` may no longer be those of its demo."""
     code, place = "evidence-stale", Place(str(path))
     severity: Literal["error", "warning"] = "error" if record.device == "cpu" else "warning"
     device = "" if record.device == "cpu" else " --device cuda"
     hint = f"Run it again: `proofdeck demo run {record.demo}{device} --record`."
     try:
-        sources = provenance.sources(record.demo, demos)
+        sources = provenance.sources(record.demo, demos, partial(_read_code, cache))
     except OSError:
         message = f"no demo `{record.demo}` in {demos} can repeat these numbers"
         return Problem(place, code, message, "Bring the demo back, or delete the record.", severity)
@@ -129,19 +140,33 @@ def _staleness(record: Record, path: Path, demos: Path) -> Problem | None:
     return Problem(place, code, message, hint, severity)
 
 
-def _renewed(record: Record, path: Path, demos: Path, problems: list[Problem]) -> Record:
+def _read_code(cache: Cache, content: bytes, name: str, demo: bool) -> tuple[str, tuple[str, ...]]:
+    source = (hashlib.sha256(content).hexdigest(), name, demo)
+    return cache.get("code", source, lambda: provenance.read(content, name, demo))
+
+
+def _renewed(
+    record: Record, path: Path, demos: Path, cache: Cache
+) -> tuple[Record, Problem | None]:
     """``record`` in the words of its demo as it stands; where they differ, that is a problem."""
-    code, place = WORDS, Place(str(path))
-    try:
-        demo = discovery.named(record.demo, demos)
-        renewed = record if demo is None else words.renewed(record, demo)
-        if fault := soundness.fault(renewed):
-            raise TableError(fault)  # noqa: TRY301 - told as the others are
-    except (discovery.DemoError, TableError) as error:
-        message = f"the words of `{record.demo}` cannot be renewed: {error}"
-        problems.append(Problem(place, code, message, "Fix them, or record the demo again."))
-        return record
-    if renewed != record:
+    file = discovery.file_of(record.demo, demos)
+    if file is None:
+        return record, None
+    content, place = file.read_bytes(), Place(str(path))
+
+    def renew() -> tuple[Record, Problem | None]:
+        try:
+            demo = discovery.parse(content, file)
+            renewed = words.renewed(record, demo) if demo else record
+            if fault := soundness.fault(renewed):
+                raise TableError(fault)  # noqa: TRY301 - told as the others are
+        except (discovery.DemoError, TableError) as error:
+            message = f"the words of `{record.demo}` cannot be renewed: {error}"
+            hint = "Fix them, or record the demo again."
+            return record, Problem(place, WORDS, message, hint)
+        if renewed == record:
+            return record, None
         message = f"the demo `{record.demo}` says this in other words today"
-        problems.append(Problem(place, code, message, "Let `proofdeck refresh` renew the words."))
-    return renewed
+        return renewed, Problem(place, WORDS, message, "Let `proofdeck refresh` renew the words.")
+
+    return cache.get("words", (record, str(path), str(file), content), renew)

@@ -15,6 +15,7 @@ from generator.edition import assets, pages
 from generator.edition.edition import Edition
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
+from generator.edition.website import font
 from generator.graph import drawing as graph
 from generator.lang import Text
 from generator.render.markup import in_script, policy, vouched
@@ -55,10 +56,7 @@ def export(edition: Edition, out: Path) -> None:
 
 def make(edition: Edition) -> str:
     """The whole document."""
-    articles = (
-        pages.article(edition, card, HandbookAddresses(card.id), handbook=True)
-        for card in edition.library.cards.values()
-    )
+    articles = pages.articles(edition, lambda card: HandbookAddresses(card.id), handbook=True)
     styles = [path for path in assets.styles() if path.name not in assets.SITE_ONLY]
     early = in_script(assets.early_script())
     libraries = [assets.vendor(name).read_text(encoding="utf-8") for name in assets.LIBRARIES]
@@ -69,7 +67,7 @@ def make(edition: Edition) -> str:
         edition=edition,
         about=pages.ABOUT,
         favicon=base64.b64encode(assets.FAVICON.read_bytes()).decode(),
-        font=base64.b64encode(assets.font(edition.formula_characters)).decode(),
+        font=base64.b64encode(font(edition)).decode(),
         policy=policy([early, *scripts], alone=True),
         early=early,
         styles=vouched("\n".join(path.read_text(encoding="utf-8") for path in styles), "ours"),

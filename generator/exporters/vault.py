@@ -48,7 +48,6 @@ from generator.render.obsidian import (
     wikilink,
     with_block_id,
 )
-from runnable_demos.lab import figures
 from runnable_demos.lab.metrics import Record
 
 NAME = "vault"
@@ -78,25 +77,16 @@ def _notes(edition: Edition) -> Iterator[tuple[str, str]]:
             yield f"{_module_note(module)}.md", _module(edition, module)
     for path in edition.library.paths:
         yield f"{_path_note(path)}.md", _path(edition, path)
-    for card in edition.library.cards.values():
-        yield f"{CARDS}/{card.id}.md", _CardNote(edition, card).text()
+    notes = edition.each("note", lambda card: _CardNote(edition, card).text())
+    for card, note in zip(edition.library.cards.values(), notes, strict=True):
+        yield f"{CARDS}/{card.id}.md", note
     yield CANVAS, _canvas(edition)
     yield BASE, _base()
-    for record in _claimed(edition):
+    for record in edition.claimed():
         for figure in record.result.figures:
             for lang in LANGS:
                 name = _figure_file(record, figure.name, lang)
-                yield name, figures.as_file(edition.figure(record, figure, lang, "f"))
-
-
-def _claimed(edition: Edition) -> Iterable[Record]:
-    """Each record that a card rests on, once."""
-    found = {
-        (panel.record.demo, panel.record.device): panel.record
-        for card in edition.library.cards.values()
-        for panel in edition.panels(card)
-    }
-    return found.values()
+                yield name, edition.figure_file(record, figure, lang)
 
 
 def _figure_file(record: Record, figure: str, lang: Lang) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from generator import filesystem
+from generator.cache import NOTHING_KEPT, Cache
 from generator.cards import parse, syllabus
 from generator.cards.model import Card, CardLink, Claim, LearningPath, Module
 from generator.cards.syllabus import Syllabus
@@ -74,10 +75,14 @@ class Library:
 
 
 def load(
-    cards: Path, *, demos: Path | None = None, evidence: Path | None = None
+    cards: Path,
+    *,
+    demos: Path | None = None,
+    evidence: Path | None = None,
+    cache: Cache = NOTHING_KEPT,
 ) -> tuple[Library | None, list[Problem]]:
     """The base in ``cards``, unchecked, and what cannot be read of it; the rest is as in ``read``."""
-    contents, problems = read(cards, demos=demos, evidence=evidence)
+    contents, problems = read(cards, demos=demos, evidence=evidence, cache=cache)
     return (assemble(contents) if contents else None), problems
 
 
@@ -85,11 +90,16 @@ def load(
 
 
 def read(
-    cards: Path, *, demos: Path | None = None, evidence: Path | None = None
+    cards: Path,
+    *,
+    demos: Path | None = None,
+    evidence: Path | None = None,
+    cache: Cache = NOTHING_KEPT,
 ) -> tuple[Contents | None, list[Problem]]:
     """Read the base in ``cards``: as much of it as stands, and what cannot be read, sorted.
 
     ``evidence`` is ``demos / "evidence"`` unless given; without both no number is proven.
+    Cards and records that the ``cache`` has are not parsed again.
     The contents are ``None`` where there is no syllabus or not a single card to speak of.
     """
     shown = cards.as_posix()
@@ -100,8 +110,7 @@ def read(
     problems += found
     parsed: list[Card] = []
     broken: set[str] = set()
-    for file, name in files:
-        card, found = _card(file, name)
+    for (file, _), (card, found) in zip(files, _cards(files, cache), strict=True):
         problems += found
         if card:
             parsed.append(card)
@@ -109,7 +118,7 @@ def read(
             broken.add(file.stem)
     if not files:
         problems.append(_empty(shown))
-    records, found = _evidence(demos, evidence)
+    records, found = _evidence(demos, evidence, cache)
     problems = sorted({*problems, *found})
     if plan is None or not parsed:
         return None, problems
@@ -135,17 +144,27 @@ def read_syllabus(cards: Path) -> tuple[Syllabus | None, list[Problem]]:
     return None, [text]
 
 
-def _card(file: Path, name: str) -> tuple[Card | None, list[Problem]]:
-    text = filesystem.read_text(file, name)
-    return parse.parse(text, name) if isinstance(text, str) else (None, [text])
+def _cards(
+    files: Sequence[tuple[Path, str]], cache: Cache
+) -> list[tuple[Card | None, list[Problem]]]:
+    """What is read of each file, which is shown by its name."""
+    texts = [(filesystem.read_text(file, name), name) for file, name in files]
+
+    def read_one(index: int) -> tuple[Card | None, list[Problem]]:
+        text, name = texts[index]
+        return parse.parse(text, name) if isinstance(text, str) else (None, [text])
+
+    return cache.each("card", texts, read_one)
 
 
-def _evidence(demos: Path | None, evidence: Path | None) -> tuple[Evidence, list[Problem]]:
+def _evidence(
+    demos: Path | None, evidence: Path | None, cache: Cache
+) -> tuple[Evidence, list[Problem]]:
     folder = evidence or (demos / "evidence" if demos else None)
     if folder is None:
         return Evidence(), []
     try:
-        return load_evidence(folder, demos or folder.parent)
+        return load_evidence(folder, demos or folder.parent, cache)
     except OSError as error:
         return Evidence(), [filesystem.unreadable(error, str(error.filename or folder))]
 

@@ -60,17 +60,25 @@ def named(name: str, folder: Path) -> Demo | None:
 
     Raises ``DemoError`` where it cannot be read.
     """
-    for place in (folder, PACKAGED):
-        path = place / f"{name}.py"
-        if path.is_file():
-            return read(path)
-    return None
+    path = file_of(name, folder)
+    return read(path) if path else None
+
+
+def file_of(name: str, folder: Path) -> Path | None:
+    """Where the demo of that name stands: in ``folder``, or among those of the package."""
+    paths = (place / f"{name}.py" for place in (folder, PACKAGED))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def read(path: Path) -> Demo | None:
     """The demo in a file, or ``None`` where it is another kind of module."""
+    return parse(path.read_bytes(), path)
+
+
+def parse(content: bytes, path: Path) -> Demo | None:
+    """The demo in the content of the file ``path``, or ``None`` where it is another kind of module."""
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
+        tree = ast.parse(content, str(path))
     except (RecursionError, MemoryError):
         raise DemoError(f"{path}:1: this file is nested too deeply") from None
     except (SyntaxError, ValueError) as error:

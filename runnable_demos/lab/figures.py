@@ -23,6 +23,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from runnable_demos.lab.colours import COLOURS, as_file
 from runnable_demos.lab.metrics import Axis, Figure, Series
 from runnable_demos.lab.scales import Scale, scale_for
 
@@ -36,19 +37,6 @@ LINE = 22
 HTML_LANG = {"zh": "zh-Hans", "en": "en"}
 PEAK = {"zh": "峰值", "en": "peak"}
 
-# name of the CSS variable: (colour on light, colour on dark); all are at least 4.5:1 on their ground
-COLOURS = {
-    "fg": ("#1f2937", "#e5e7eb"),
-    "muted": ("#4b5563", "#b6bdc8"),
-    "grid": ("#d9dde3", "#3d434d"),
-    "bg": ("#ffffff", "#1e2129"),
-    "1": ("#1d5fd1", "#7cb0ff"),
-    "2": ("#b45309", "#fbb35e"),
-    "3": ("#047857", "#4fd1a5"),
-    "4": ("#be185d", "#f58ac0"),
-    "5": ("#6d28d9", "#b79cff"),
-    "6": ("#475569", "#a8b3c2"),
-}
 # matplotlib wants colours, and knows no CSS: each variable goes through it as a colour of its own.
 _INK = {name: f"#0a0b{number:02x}" for number, name in enumerate(COLOURS, start=0x40)}
 _SERIES = [name for name in COLOURS if name.isdigit()]
@@ -547,12 +535,6 @@ def _tidied(tag: str, used: Collection[str], prefix: str) -> str:
     return tag
 
 
-def as_file(svg: str) -> str:
-    """An inline drawing as a file of its own, with its ground and both colour schemes."""
-    head, body = svg.split("\n", 1)
-    return f"{head}\n{_scheme()}{body}"
-
-
 def _shorten(path: str) -> str:
     """A path with ``H`` and ``V`` for its level and upright lines, without lines of no length."""
     words, short = path.split(), list[str]()
@@ -571,15 +553,3 @@ def _shorten(path: str) -> str:
             x, y = values[-2:]
         i += 1 + count
     return " ".join(short)
-
-
-def _scheme() -> str:
-    """Both colour schemes, for a file that no page styles."""
-    light, dark = (
-        " ".join(f"--pd-fig-{name}: {pair[which]};" for name, pair in COLOURS.items())
-        for which in (0, 1)
-    )
-    return (
-        f"<style>svg {{ {light} background: var(--pd-fig-bg); }}\n"
-        f"@media (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>\n"
-    )

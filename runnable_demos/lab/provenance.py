@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,7 +22,25 @@ PACKAGE = "runnable_demos"
 _PACKAGED = Path(__file__).parents[1]
 
 
-def sources(demo: str, folder: Path = _PACKAGED) -> dict[str, str]:
+Read = Callable[[bytes, str, bool], tuple[str, tuple[str, ...]]]
+"""What ``read`` is, or remembers."""
+
+
+@lru_cache(maxsize=256)  # demos share files
+def read(content: bytes, name: str, demo: bool) -> tuple[str, tuple[str, ...]]:
+    """The digest of the file ``name``, and the files that it might import.
+
+    Raises ``SyntaxError`` or ``ValueError`` where it is no Python that can be taken in.
+    """
+    try:
+        tree = ast.parse(content, name)
+        imports = tuple(_imports(tree, name))
+        return digest(tree, demo=demo), imports
+    except (RecursionError, MemoryError):
+        raise ValueError(f"{name} is nested too deeply") from None
+
+
+def sources(demo: str, folder: Path = _PACKAGED, read: Read = read) -> dict[str, str]:
     """Digests by path (``runnable_demos/lab/measure.py``) of every file that ``demo`` depends on.
 
     ``folder`` holds the demo; what it lacks is taken from the installed package, as at a run.
@@ -38,7 +56,7 @@ def sources(demo: str, folder: Path = _PACKAGED) -> dict[str, str]:
         if key in found:
             continue
         content = _place(name, folder).read_bytes()
-        found[key], imports = _read(content, name, demo=name == own)
+        found[key], imports = read(content, name, name == own)
         todo += (each for each in imports if _place(each, folder).is_file())
     return dict(sorted(found.items()))
 
@@ -47,17 +65,6 @@ def _place(name: str, folder: Path) -> Path:
     """Where a file is imported from: the runner has the package and its ``lab`` before all others."""
     fixed = name == "__init__.py" or name.startswith("lab/")
     return folder / name if not fixed and (folder / name).is_file() else _PACKAGED / name
-
-
-@lru_cache(maxsize=256)  # demos share files
-def _read(content: bytes, name: str, *, demo: bool) -> tuple[str, tuple[str, ...]]:
-    """The digest of a file, and the files that it might import."""
-    try:
-        tree = ast.parse(content, name)
-        imports = tuple(_imports(tree, name))
-        return digest(tree, demo=demo), imports
-    except (RecursionError, MemoryError):
-        raise ValueError(f"{name} is nested too deeply") from None
 
 
 def digest(tree: ast.Module, *, demo: bool) -> str:

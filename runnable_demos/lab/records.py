@@ -224,8 +224,13 @@ def loads(text: str) -> Record:
 
 def load(path: Path) -> Record:
     """The record in a file. Raises ``OSError``, or ``RecordError`` where it is corrupt or edited."""
+    return read(path.read_bytes())
+
+
+def read(content: bytes) -> Record:
+    """The record that a file holds. Raises ``RecordError`` where it is corrupt or edited."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RecordError(f"it is not UTF-8 at byte {error.start}") from None
     return loads(text)

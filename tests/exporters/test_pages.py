@@ -129,7 +129,7 @@ def test_only_what_is_read_off_a_run_counts_as_proven(edition: Edition, kind: Ki
     assert not pages.top_claims(other, card)
     assert other.states["proven"] < edition.states["proven"]
     assert other.states[kind] > 0
-    body = pages.card_page(other, card, pages.SiteAddresses("cards/float-bytes/")).body
+    body = pages.article(other, card, pages.SiteAddresses("cards/float-bytes/"))
     assert f'class="pd-claim" data-verdict="{kind}"' in body
     assert f'<tr id="ev-float_sums-bytes_per_number" data-kind="{kind}">' in body
 
@@ -163,5 +163,5 @@ def test_a_stale_record_is_shown_as_stale(edition: Edition) -> None:
     card = library.cards["kahan-sum"]
     assert [panel.stale for panel in old.panels(card)] == [True]
     assert old.proven(card) == 0
-    body = pages.card_page(old, card, pages.SiteAddresses("cards/kahan-sum/")).body
+    body = pages.article(old, card, pages.SiteAddresses("cards/kahan-sum/"))
     assert "The code has changed since this record" in body

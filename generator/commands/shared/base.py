@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from generator import checks
+from generator.cache import NOTHING_KEPT, Cache, default_folder
 from generator.lab import laboratory
 from generator.library.library import Library
 from generator.problems import Problem
@@ -19,7 +20,14 @@ def load(
 ) -> tuple[Library | None, list[Problem]]:
     """The base in ``cards``; its demos stand beside it unless named, else the program's own count."""
     lab = laboratory.of_base(cards, demos, evidence)
-    return checks.load(cards, demos=lab.demos, evidence=lab.evidence)
+    return checks.load(cards, demos=lab.demos, evidence=lab.evidence, cache=cache_beside(cards))
+
+
+def cache_beside(cards: Path) -> Cache:
+    """The user's cache; none where its folder stands in the cards, in which nothing is written."""
+    folder = default_folder()
+    inside = folder is not None and folder.resolve().is_relative_to(cards.resolve())
+    return NOTHING_KEPT if inside else Cache(folder)
 
 
 def show(problems: Iterable[Problem]) -> None:

@@ -1,0 +1,275 @@
+"""An incremental build equals a clean one byte for byte, whatever has changed in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from generator import checks
+from generator.cache import NOTHING_KEPT, Cache
+from generator.edition.edition import bind
+from generator.edition.website import website
+from generator.exporters import handbook, vault
+from generator.problems import Problem
+from runnable_demos.lab import records
+
+ROOT = Path(__file__).parents[1]
+BASE = ROOT / "tests" / "library"
+LOST = "dead-|unknown-|cycle|duplicate-id|no-"
+"""Codes of what no page can be made of."""
+
+
+def outputs(folder: Path, cache: Cache) -> tuple[dict[str, bytes], list[Problem]]:
+    """All that the base in ``folder`` becomes but for the theme around its pages, and its problems."""
+    demos = folder / "runnable_demos"
+    found, problems = checks.load(folder / "cards", demos=demos, cache=cache)
+    if found is None or any(re.match(LOST, each.code) for each in problems):
+        return {}, problems
+    edition = bind(found, demos, cache)
+    made = website(edition, "https://cards.example/", "")
+    files = {path: repr(page).encode() for path, page in made.pages.items()}
+    files |= made.files
+    files["handbook"] = handbook.make(edition).encode()
+    files |= {name: text.encode() for name, text in vault._notes(edition)}
+    return files, problems
+
+
+# --- edits, each at a random place ---------------------------------------------------------------
+
+
+def cards(folder: Path) -> list[Path]:
+    """The cards of the base."""
+    return sorted((folder / "cards").rglob("*.md"))
+
+
+def edit(path: Path, pattern: str, replacement: str, turn: random.Random) -> None:
+    """Put something in the place of one of the spots that ``pattern`` finds; nothing where there is none."""
+    text = path.read_text("utf-8")
+    spots = list(re.finditer(pattern, text, re.MULTILINE))
+    if spots:
+        at = turn.choice(spots)
+        path.write_text(text[: at.start()] + replacement + text[at.end() :], "utf-8")
+
+
+def another_word(folder: Path, turn: random.Random) -> None:
+    """A word of a text."""
+    edit(turn.choice(cards(folder)), r"\b(the|of|and|is)\b", f"word{turn.randrange(9)}", turn)
+
+
+def another_title(folder: Path, turn: random.Random) -> None:
+    """A title, which other cards show."""
+    title = f"title: {{zh: 题 {turn.randrange(99)}, en: Title {turn.randrange(99)}}}"
+    edit(turn.choice(cards(folder)), r"^title: .*$", title, turn)
+
+
+def another_level(folder: Path, turn: random.Random) -> None:
+    """How hard a card is, which its neighbours' drawings carry."""
+    level = turn.choice(["easy", "medium", "hard"])
+    edit(turn.choice(cards(folder)), r"^difficulty: .*$", f"difficulty: {level}", turn)
+
+
+def other_prerequisites(folder: Path, turn: random.Random) -> None:
+    """What leads to a card; at times in a circle, or from nowhere."""
+    names = [path.stem for path in cards(folder)] + ["nowhere", "pairwise-sum"]
+    chosen = ", ".join(turn.sample(names, turn.randrange(3)))
+    edit(turn.choice(cards(folder)), r"^prerequisites: .*$", f"prerequisites: [{chosen}]", turn)
+
+
+def a_link(folder: Path, turn: random.Random) -> None:
+    """A link between two cards, which both show."""
+    name = turn.choice([path.stem for path in cards(folder)] + ["pairwise-sum"])
+    edit(turn.choice(cards(folder)), r"^- ", f"- [see](card:{name}) ", turn)
+
+
+def another_number(folder: Path, turn: random.Random) -> None:
+    """A number that a card claims, now wrong."""
+    edit(turn.choice(cards(folder)), r"\[53\]", f"[{turn.randrange(99)}]", turn)
+
+
+def a_formula(folder: Path, turn: random.Random) -> None:
+    """A formula with characters that the font had not."""
+    edit(turn.choice(cards(folder)), r"^- ", f"- $\\{turn.choice(['xi', 'Omega', 'zeta'])}$ ", turn)
+
+
+def a_copy(folder: Path, turn: random.Random) -> None:
+    """A new card, with the sentences of another."""
+    path = turn.choice(cards(folder))
+    name = f"copy-{turn.randrange(99)}"
+    text = path.read_text("utf-8").replace(f"id: {path.stem}\n", f"id: {name}\n", 1)
+    path.with_name(f"{name}.md").write_text(text, "utf-8")
+
+
+def a_rename(folder: Path, turn: random.Random) -> None:
+    """A card by another name, at times without saying so to its links."""
+    path = turn.choice(cards(folder))
+    name = f"now-{turn.randrange(99)}"
+    if turn.random() < 0.5:
+        for other in cards(folder):
+            text = other.read_text("utf-8")
+            other.write_text(re.sub(rf"(?<![\w-]){path.stem}(?![\w-])", name, text), "utf-8")
+    path.rename(path.with_name(f"{name}.md"))
+
+
+def a_deletion(folder: Path, turn: random.Random) -> None:
+    """One card fewer, while there are three."""
+    if len(cards(folder)) > 3:
+        turn.choice(cards(folder)).unlink()
+
+
+def another_syllabus(folder: Path, turn: random.Random) -> None:
+    """A module's title, a path's order."""
+    path = folder / "cards" / "modules.yml"
+    text = path.read_text("utf-8")
+    text = re.sub(r"en: (Numerics|Sums)\w*", rf"en: \g<1>{turn.choice('abc')}", text)
+    names = [each.stem for each in cards(folder)]
+    turn.shuffle(names)
+    path.write_text(re.sub(r"cards: \[.*\]", f"cards: [{', '.join(names)}]", text), "utf-8")
+
+
+def another_run(folder: Path, turn: random.Random) -> None:
+    """A record with another day in it, written as the laboratory writes it."""
+    path = folder / "runnable_demos" / "evidence" / "float_sums.cpu.json"
+    text = path.read_text("utf-8")
+    content = json.loads(text)
+    content["recorded"] = f"2026-11-{turn.randrange(10, 30)}"
+    content["result"]["metrics"][0]["value"] += turn.choice([0, 1])
+    content.pop("digest")
+    path.write_text(json.dumps({**content, "digest": records._digest(content)}), "utf-8")
+
+
+def another_demo(folder: Path, turn: random.Random) -> None:
+    """A demo whose code or words are no longer those of its record, or are again."""
+    path = folder / "runnable_demos" / "float_sums.py"
+    ours = (BASE / "runnable_demos" / "float_sums.py").read_text("utf-8")
+    more = turn.choice(["", f"\nMORE = {turn.randrange(9)}\n", f"\n# {turn.randrange(9)}\n"])
+    path.write_text(ours + more, "utf-8")
+
+
+def a_broken_record(folder: Path, turn: random.Random) -> None:
+    """Evidence that somebody's hand has been in, or none, or the old one again."""
+    path = folder / "runnable_demos" / "evidence" / "float_sums.cpu.json"
+    ours = (BASE / "runnable_demos" / "evidence" / "float_sums.cpu.json").read_text("utf-8")
+    path.write_text(turn.choice([ours, ours, ours.replace("53", "54", 1), "{"]), "utf-8")
+
+
+EDITS: list[Callable[[Path, random.Random], None]] = [
+    another_word, another_title, another_level, other_prerequisites, a_link, another_number,
+    a_formula, a_copy, a_rename, a_deletion, another_syllabus, another_run, another_demo,
+    a_broken_record,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_incremental_build_equals_a_clean_one(seed: int, tmp_path: Path) -> None:
+    """After each of many random edits what comes with a cache is what comes without, problems included."""
+    turn = random.Random(seed)
+    folder = tmp_path / "base"
+    shutil.copytree(BASE, folder)
+    cache = Cache(tmp_path / "cache")
+    built = 0
+    for change in [*turn.sample(EDITS, len(EDITS)), *turn.choices(EDITS, k=4)]:
+        shutil.copytree(folder, tmp_path / "before", dirs_exist_ok=True)
+        change(folder, turn)
+        kept, clean = outputs(folder, cache), outputs(folder, NOTHING_KEPT)
+        assert kept[1] == clean[1], change.__name__
+        assert kept[0].keys() == clean[0].keys(), change.__name__
+        differing = [name for name, content in clean[0].items() if kept[0][name] != content]
+        assert differing == [], change.__name__
+        built += bool(clean[0])
+        if not clean[0]:
+            shutil.rmtree(folder)
+            (tmp_path / "before").rename(folder)
+        shutil.rmtree(tmp_path / "before", ignore_errors=True)
+    assert built >= 10
+
+
+def test_a_build_that_forgets_a_change_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were other cards' titles no part of what a page depends on, a new title would not be seen on them."""
+    from generator.edition.edition import Edition  # noqa: PLC0415 - the class that is spoilt
+
+    monkeypatch.setattr(Edition, "_face", lambda *_: "the same face")
+    folder = tmp_path / "base"
+    shutil.copytree(BASE, folder)
+    cache = Cache(tmp_path / "cache")
+    outputs(folder, cache)
+    edit(
+        folder / "cards/numerics/rounding.md",
+        r"^title: .*$",
+        "title: {zh: 新, en: New}",
+        random.Random(),
+    )
+    assert outputs(folder, cache) != outputs(folder, NOTHING_KEPT)
+
+
+def test_one_edit_makes_one_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one card's text was edited, no other is parsed, checked or rendered again."""
+    from generator.edition import pages  # noqa: PLC0415 - what is watched
+
+    folder = tmp_path / "base"
+    shutil.copytree(BASE, folder)
+    cache = Cache(tmp_path / "cache")
+    outputs(folder, cache)
+    card = folder / "cards/numerics/kahan-sum.md"
+    edit(card, r"\bthe\b", "that", random.Random(1))
+    made: list[str] = []
+    article, parse = pages.article, checks.library.parse.parse
+    monkeypatch.setattr(pages, "article", lambda *a, **k: made.append(a[1].id) or article(*a, **k))
+    monkeypatch.setattr(checks.library.parse, "parse", lambda *a: made.append(a[1]) or parse(*a))
+    outputs(folder, cache)
+    assert made == [card.as_posix(), "kahan-sum", "kahan-sum"]
+
+
+def test_another_program_builds_everything_anew(tmp_path: Path) -> None:
+    """After a change of a template, a style, a word or the theme the command writes what a clean one does."""
+    program = tmp_path / "program"
+    for name in ("generator", "runnable_demos", "site_overrides"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, program / name, ignore=ignored)
+    for name in ("mkdocs.yml", "pyproject.toml", "Makefile"):
+        shutil.copy(ROOT / name, program)
+    shutil.copytree(BASE, tmp_path / "base")
+
+    def built(out: str, cache: Path | str) -> dict[str, bytes]:
+        run = subprocess.run(
+            [
+                *(sys.executable, "-c", "from generator.commands import main; main()", "build"),
+                *("--cards", str(tmp_path / "base" / "cards"), "--out", str(tmp_path / out)),
+            ],
+            cwd=program,
+            env={**os.environ, "PROOFDECK_CACHE": str(cache), "PYTHONPATH": str(program)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        files = (path for path in (tmp_path / out).rglob("*") if path.is_file())
+        found = {path.relative_to(tmp_path / out).as_posix(): path for path in files}
+        dated = {".proofdeck", "site/sitemap.xml", "site/sitemap.xml.gz"}
+        return {name: path.read_bytes() for name, path in found.items() if name not in dated}
+
+    kept = tmp_path / "cache"
+    before = built("before", kept)
+    assert built("before", kept) == before
+    for name, old, new in (
+        ("generator/render/templates/card.html", 'class="pd-title"', 'class="pd-title pd-new"'),
+        ("site_overrides/theme/main.html", "{% block", "<!-- new -->{% block"),
+        ("generator/words.json", "Report an error", "Report a fault"),
+    ):
+        file = program / name
+        text = file.read_text("utf-8")
+        assert old in text, name
+        file.write_text(text.replace(old, new, 1), "utf-8")
+    after = built("after", kept)
+    assert after == built("clean", "")
+    assert after["site/cards/rounding/index.html"] != before["site/cards/rounding/index.html"]

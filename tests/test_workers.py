@@ -1,0 +1,106 @@
+"""Work on all cores: the answers are those of one process, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generator import workers
+
+ROOT = Path(__file__).parents[1]
+
+
+def alone(program: str) -> str:
+    """What a program prints in a process without threads, where others may be forked from it."""
+    before = "import os, sys\nfrom generator import workers\nworkers._cores = lambda: 3\n"
+    run = subprocess.run(
+        [sys.executable, "-c", before + textwrap.dedent(program)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert run.stderr == ""
+    return run.stdout
+
+
+def test_each_thing_is_done_once_and_in_its_place() -> None:
+    """Answers stand in the order of the things, and three processes have shared the work."""
+    said = alone("""
+        found = workers.spread(lambda n: (n * n, os.getpid()), range(100))
+        print([square for square, _ in found] == [n * n for n in range(100)])
+        print(len({process for _, process in found}), found[0][1] == os.getpid())
+    """)
+    assert said.split() == ["True", "3", "True"]
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(), max_size=40))
+def test_one_process_gives_the_same(things: list[int]) -> None:
+    """However many things there are, the answers are those of a loop."""
+    assert workers.spread(str, things) == [str(thing) for thing in things]
+
+
+def test_few_things_start_no_process() -> None:
+    """A second process is not worth its start for a handful."""
+    said = alone("""
+        print({process for process in workers.spread(lambda _: os.getpid(), range(15))} == {os.getpid()})
+    """)
+    assert said.split() == ["True"]
+
+
+def test_a_thread_keeps_the_work_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a thread runs, which a forked process would lack, nothing is forked."""
+    monkeypatch.setattr(workers, "_cores", lambda: 3)
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert set(workers.spread(lambda _: os.getpid(), range(100))) == {os.getpid()}
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_an_error_is_raised_as_from_one_process() -> None:
+    """Whichever share fails, the error is the work's own, with nothing else printed."""
+    for bad in (0, 1, 99):
+        said = alone(f"""
+            try:
+                workers.spread(lambda n: 1 // (n - {bad}), range(100))
+            except ZeroDivisionError as error:
+                print(error)
+        """)
+        assert "by zero" in said
+
+
+def test_a_process_that_dies_costs_time_alone() -> None:
+    """A share whose process was killed is done here."""
+    said = alone("""
+        me = os.getpid()
+        def work(n):
+            if n == 50 and os.getpid() != me:
+                os.kill(os.getpid(), 9)
+            return n
+        print(workers.spread(work, range(100)) == list(range(100)))
+    """)
+    assert said.split() == ["True"]
+
+
+def test_work_within_work_stays_where_it_is() -> None:
+    """What is made in a forked process forks no more."""
+    said = alone("""
+        def inner(n):
+            return sum(workers.spread(lambda m: n * m, range(40)))
+        print(workers.spread(inner, range(40)) == [n * 780 for n in range(40)])
+    """)
+    assert said.split() == ["True"]
