@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from multiprocessing import connection, current_process, get_all_start_methods, get_context
 from typing import TypeVar
@@ -47,17 +46,20 @@ def spread(work: Callable[[T], R], things: Sequence[T]) -> list[R]:
 
 
 def _send(there: connection.Connection, work: Callable[[T], R], share: Sequence[T]) -> None:
-    """What another process does: its share, without a word where it fails."""
+    """What another process does: its share, without a word where it fails.
+
+    It ends at once, as what this process would do at its end is not the other's to do.
+    """
     try:
         there.send([work(thing) for thing in share])
-    except BaseException:
-        os._exit(1)
+    finally:
+        os._exit(0)
 
 
 def _may_fork() -> bool:
     able = "fork" in get_all_start_methods() and sys.platform != "darwin"  # whose libraries mind
     inner = current_process().daemon  # which may have no processes of its own
-    return able and threading.active_count() == 1 and not inner
+    return able and not inner and len(sys._current_frames()) == 1  # threads, whoever started them
 
 
 def _cores() -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from jinja2 import Template
 from markupsafe import Markup
 from mkdocs.config.config_options import ExtraScriptValue
 from mkdocs.exceptions import PluginError
@@ -109,7 +111,7 @@ def on_nav(nav: Any, files: Any, **_: Any) -> Any:
     return nav
 
 
-def on_env(env: Any, **_: Any) -> Any:
+def on_env(env: Any, config: Any, **_: Any) -> Any:
     """Let the theme's templates escape what is not known to be markup, as our own do; give them their words.
 
     Neither MkDocs nor the theme does: a description would stand in its attribute as it is written.
@@ -118,7 +120,36 @@ def on_env(env: Any, **_: Any) -> Any:
     env.globals["theme_words"] = {
         name: lang.on_one_line(text) for name, text in words.group("theme").items()
     }
+    if set(config.plugins) == set(config.hooks):  # what another plugin adds to pages, nobody knows
+        env.template_class = _keeping(config)
     return env
+
+
+def _keeping(config: Any) -> type[Template]:
+    """Templates that draw a page once, until something changes that it shows; the theme draws slowly."""
+    made: Website = config.extra[_SITE]
+    shared = (
+        Path(config.config_file_path).read_bytes(),
+        config.site_url,
+        config.extra["pd_policy"],
+        [(page.address, page.title) for page in made.navigation.values()],
+    )
+
+    class Keeping(Template):
+        def render(self, *args: Any, **kwargs: Any) -> str:
+            context = dict(*args, **kwargs)
+            draw = partial(super().render, context)
+            page = context.get("page")
+            if page is None:
+                return draw()
+            beside = [
+                other and (other.url, other.meta["plain"])
+                for other in (page.previous_page, page.next_page)
+            ]
+            own = (made.pages[page.file.src_uri], page.canonical_url, beside)
+            return made.cache.get("page", (self.name, *shared, *own), draw)
+
+    return Keeping
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:

@@ -163,6 +163,52 @@ def test_a_file_where_the_folder_should_be_costs_time_alone(tmp_path: Path) -> N
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    """Nobody writes into it, and nobody waits."""
+    Cache(tmp_path).get("svg", "a", Maker())
+    (path,) = kept(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    assert Cache(tmp_path).get("svg", "a", Maker(b"again")) == b"again"
+
+
+def test_a_folder_that_others_may_write_is_not_read(tmp_path: Path) -> None:
+    """Whoever can write what is unpickled can run code, so what stands there does not count."""
+    Cache(tmp_path).get("svg", "a", Maker(b"theirs"))
+    tmp_path.chmod(0o777)
+    assert Cache(tmp_path).get("svg", "a", Maker(b"own")) == b"own"
+    tmp_path.chmod(0o755)
+    assert Cache(tmp_path).get("svg", "a", Maker(b"own")) == b"theirs"
+
+
+def test_a_folder_of_someone_else_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one that belongs to another user."""
+    Cache(tmp_path).get("svg", "a", Maker(b"theirs"))
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert Cache(tmp_path).get("svg", "a", Maker(b"own")) == b"own"
+
+
+def test_a_new_folder_is_closed_to_others(tmp_path: Path) -> None:
+    """What the cache makes for itself only its user may enter."""
+    Cache(tmp_path / "new").get("svg", "a", Maker())
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
+
+
+def test_each_source_has_its_own_value(tmp_path: Path) -> None:
+    """Of several sources only those that are missing are made, and all stand in their order."""
+    made: list[int] = []
+
+    def make(index: int) -> object:
+        made.append(index)
+        return {"at": (index, frozenset("ab"))}
+
+    Cache(tmp_path).each("k", [0, 2], lambda index: make(2 * index))
+    assert Cache(tmp_path).each("k", [0, 1, 2, 3], make) == [make(index) for index in range(4)]
+    assert made[2:4] == [1, 3]
+
+
 def test_what_fails_is_not_kept(tmp_path: Path) -> None:
     """An error of the maker comes through, and the next one is asked."""
 
@@ -251,6 +297,9 @@ def test_the_folder_is_the_user_s_own(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert cache.default_folder() == tmp_path
     monkeypatch.setenv("PROOFDECK_CACHE", "")
     assert cache.default_folder() is None
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("PROOFDECK_CACHE", "~/kept")
+    assert cache.default_folder() == Path("/home/someone/kept")
     monkeypatch.delenv("PROOFDECK_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.default_folder() == tmp_path / "proofdeck"

@@ -354,7 +354,7 @@ def test_a_card_has_what_its_file_says() -> None:
             "unit-roundoff", "accumulate", "representable",
         ]  # fmt: skip
         assert [i.id for i in half["pitfalls"].items] == ["exact-tenth", "associative"]
-        assert half["followups"].tokens == ()
+        assert not half["followups"].tokens
         assert all(item.title and item.body for item in half["followups"].items)
     titles = [item.title[0].content for item in card.sections["en"]["followups"].items]
     assert titles[1].startswith("Why does the error grow?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import subprocess
 import sys
@@ -61,14 +62,14 @@ def test_few_things_start_no_process() -> None:
 def test_a_thread_keeps_the_work_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a thread runs, which a forked process would lack, nothing is forked."""
     monkeypatch.setattr(workers, "_cores", lambda: 3)
-    done = threading.Event()
-    thread = threading.Thread(target=done.wait)
-    thread.start()
+    begun, done = threading.Event(), threading.Event()
+    # Of such a thread `threading` knows nothing.
+    _thread.start_new_thread(lambda: (begun.set(), done.wait()), ())
+    begun.wait()
     try:
         assert set(workers.spread(lambda _: os.getpid(), range(100))) == {os.getpid()}
     finally:
         done.set()
-        thread.join()
 
 
 def test_an_error_is_raised_as_from_one_process() -> None:

@@ -10,18 +10,65 @@ Comments are gone. Tokens are shared and must not be changed.
 
 from __future__ import annotations
 
+import pickle
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Literal, overload
 
 from markdown_it.token import Token
 
 from generator.lang import Lang, SectionName, Text
 from generator.problems import Place
 
-Tokens = tuple[Token, ...]
+
+class Tokens(Sequence[Token]):
+    """Tokens in their order, unpacked when they are first read.
+
+    Of the cards that a build finds in its cache it reads few beyond their front matter and links,
+    and tokens are nearly all that a card is made of.
+    """
+
+    __slots__ = ("_length", "_packed", "_tokens")
+
+    def __init__(self, tokens: Iterable[Token] = ()) -> None:
+        self._tokens: tuple[Token, ...] | None = tuple(tokens)
+        self._length = len(self._tokens)
+        self._packed = b""
+
+    @overload
+    def __getitem__(self, index: int) -> Token: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Token, ...]: ...
+    def __getitem__(self, index: int | slice) -> Token | tuple[Token, ...]:
+        return self._unpacked()[index]
+
+    def __iter__(self) -> Iterator[Token]:
+        return iter(self._unpacked())
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tokens) and self._unpacked() == other._unpacked()
+
+    def __hash__(self) -> int:
+        return hash(self._length)
+
+    def __getstate__(self) -> tuple[int, bytes]:
+        return self._length, self._packed or pickle.dumps(self._tokens, protocol=5)
+
+    def __setstate__(self, state: tuple[int, bytes]) -> None:
+        self._length, self._packed = state
+        self._tokens = None
+
+    def _unpacked(self) -> tuple[Token, ...]:
+        if self._tokens is None:
+            self._tokens, self._packed = pickle.loads(self._packed), b""
+        return self._tokens
+
+
 Difficulty = Literal["easy", "medium", "hard"]
 Device = str
 """``cpu``, or a GPU's short name: ``h200``."""

@@ -26,6 +26,7 @@ from generator.cards.model import (
     Link,
     Section,
     Source,
+    Tokens,
     place_of,
 )
 from generator.lang import (
@@ -262,7 +263,7 @@ class _Body:
             name=name,
             lang=lang,
             place=part.place,
-            tokens=() if name == "followups" else tuple(tokens),
+            tokens=Tokens() if name == "followups" else Tokens(tokens),
             items=items,
             links=_links(tokens),
         )
@@ -282,7 +283,7 @@ class _Body:
                 "Answer it below, or link to the card that does: `[text](card:ID)`.",
             )
         tokens = tuple(part.tokens)
-        return Item(name, part.place, (title,), tokens, _links([title, *tokens]))
+        return Item(name, part.place, Tokens([title]), Tokens(tokens), _links([title, *tokens]))
 
     def _pitfalls(self, tokens: Sequence[Token], taken: dict[str, Place]) -> Iterator[Item]:
         opened = 0
@@ -303,7 +304,7 @@ class _Body:
                         "this pitfall says nothing",
                         _FILL["pitfalls"],
                     )
-                yield Item(name, place_of(first), (), body, _links(body))
+                yield Item(name, place_of(first), Tokens(), Tokens(body), _links(body))
 
     def _item_id(self, token: Token, taken: dict[str, Place], noun: str, form: str) -> str:
         """The id in a comment in the token's rows; nothing where there is none."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import chain
 from math import ceil
 
 from generator.cards.prose import Passage, Piece
@@ -47,7 +49,8 @@ class Sentence:
 
     text: str
     place: Place
-    shingles: frozenset[str]
+    shingles: tuple[int, ...]
+    """Digests of its runs of words, each once: cards have thousands, and they are kept."""
 
 
 def check(base: Base) -> Iterator[Problem]:
@@ -63,15 +66,18 @@ def check(base: Base) -> Iterator[Problem]:
             yield Problem(again.place, CODE, message, hint, SEVERITY)
 
 
-def alike(sets: Sequence[frozenset[str]]) -> Iterator[tuple[int, int, float]]:
+def alike(sets: Sequence[Collection[Hashable]]) -> Iterator[tuple[int, int, float]]:
     """For each set that is like an earlier one: its index, the earliest such index, the share.
+
+    No set holds an element twice.
 
     Two sets can share so much only if they share two of their rarest elements (prefix filtering,
     Chaudhuri et al. 2006), so that each set is compared with few others; a set that is like an
     earlier one is not compared again. The answer is that of comparing all pairs.
     """
-    counts = Counter(element for each in sets for element in each)
-    rank = {e: at for at, (e, n) in enumerate(reversed(counts.most_common())) if n > 1}
+    counts = Counter(chain.from_iterable(sets))
+    several = sorted(((n, at, e) for at, (e, n) in enumerate(counts.items()) if n > 1))
+    rank = {element: at for at, (_, _, element) in enumerate(several)}
     met: dict[int, list[int]] = {}
     for index, each in enumerate(sets):
         overlap = ceil(THRESHOLD * len(each))
@@ -82,7 +88,7 @@ def alike(sets: Sequence[frozenset[str]]) -> Iterator[tuple[int, int, float]]:
         hits = Counter([other for element in prefix for other in met.get(element, ())])
         wanted = min(overlap, _HITS)
         for other in sorted([other for other, count in hits.items() if count >= wanted]):
-            common = len(each & sets[other])
+            common = len({*each} & {*sets[other]})
             share = common / (len(each) + len(sets[other]) - common)
             if share >= THRESHOLD:
                 yield index, other, share
@@ -109,8 +115,12 @@ def _of_passage(passage: Passage) -> Iterator[Sentence]:
             start = found.end() - len(found[0].lstrip())
             size = _SHINGLE[passage.lang]
             runs = range(len(units) - size + 1)
-            shingles = frozenset([" ".join(units[at : at + size]) for at in runs])
-            yield Sentence(found[0].strip(), flat.place(start), shingles)
+            shingles = {_digest(" ".join(units[at : at + size])) for at in runs}
+            yield Sentence(found[0].strip(), flat.place(start), tuple(sorted(shingles)))
+
+
+def _digest(run: str) -> int:
+    return int.from_bytes(blake2b(run.encode(), digest_size=8).digest(), "big")
 
 
 def _shown(piece: Piece) -> str:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from markupsafe import Markup
 
@@ -94,14 +94,21 @@ class Edition:
     def _rendered(self) -> dict[str, RenderedCard]:
         return {}
 
-    def each(self, kind: str, make: Callable[[Card], T], *also: object) -> list[T]:
+    def each(self, kind: str, make: Callable[[Card], T], *also: Hashable) -> list[T]:
         """What ``make`` says of each card, in reading order; kept, and made on all cores.
 
         It depends on the card's ``context`` and on what is named in ``also``, and on nothing else.
         """
-        cards = tuple(self.library.cards.values())
-        sources = [(self._contexts[card.id], *also) for card in cards]
-        return self.cache.each(kind, sources, lambda index: make(cards[index]))
+        key = (kind, *also)
+        if key not in self._made:
+            cards = tuple(self.library.cards.values())
+            sources = [(self._contexts[card.id], *also) for card in cards]
+            self._made[key] = self.cache.each(kind, sources, lambda index: make(cards[index]))
+        return self._made[key]
+
+    @cached_property
+    def _made(self) -> dict[tuple[object, ...], list[Any]]:
+        return {}
 
     @cached_property
     def _contexts(self) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ A body is finished HTML. MkDocs, Zensical or another builder only puts its theme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -202,7 +202,7 @@ def _card_page(card: Card, body: Markup) -> Page:
 
 
 def articles(
-    edition: Edition, at: Callable[[Card], Addresses], *also: object, handbook: bool = False
+    edition: Edition, at: Callable[[Card], Addresses], *also: Hashable, handbook: bool = False
 ) -> list[Markup]:
     """The article of each card, in reading order; ``at`` depends on its id and on ``also`` alone."""
     _ = edition.drawings  # once, before several processes take their share of the articles

@@ -10,6 +10,7 @@ from io import BytesIO
 from string import punctuation
 from urllib.parse import quote, urlsplit
 
+from generator.cache import Cache
 from generator.edition import assets, pages
 from generator.edition.edition import Edition
 from generator.edition.pages import Page
@@ -19,10 +20,14 @@ from generator.edition.study_data import study_data
 
 @dataclass(frozen=True)
 class Website:
-    """The pages by their source path in a builder, and every other file by its address."""
+    """The pages by their source path in a builder, and every other file by its address.
+
+    ``cache`` is for what a builder makes of a page.
+    """
 
     pages: Mapping[str, Page]
     files: Mapping[str, bytes]
+    cache: Cache
 
     @property
     def navigation(self) -> Mapping[str, Page]:
@@ -42,7 +47,7 @@ class Website:
 def website(edition: Edition, site_url: str, report_url: str = "") -> Website:
     """All pages and files of the site, which will stand at ``site_url``."""
     made = {f"{page.address}index.md": page for page in pages.pages(edition, report_url)}
-    return Website(made, dict(_files(edition, site_url)))
+    return Website(made, dict(_files(edition, site_url)), edition.cache)
 
 
 def _files(edition: Edition, site_url: str) -> Mapping[str, bytes]:
