@@ -1,145 +1,123 @@
-"""What a card costs as their number grows: seconds and bytes a card, and how they grow.
+"""What whole commands cost as the number of cards grows, cold and after one edit.
 
-    python benchmarks/scale.py 100 400
+    python benchmarks/scale.py 100 1000
+    python benchmarks/scale.py --ours
 
-builds bases of synthetic cards (about 7 KiB of text each, 10 formulas, 2 tables, 2 pieces of code,
-5 links) and prints each step's cost a card. Where a step's cost a card grows, something on a page,
-or in a rule, looks at all the others. Ratios hold better than seconds.
+Each step is a process of its own with an empty or a filled cache, on our cards or on made-up ones that
+break no rule (``synthetic.py``). Beside the seconds stand the processor's seconds, which hold better
+on a busy machine, and the ratio to the step's cold build; the last line compares a cold build of all
+outputs with MkDocs and Material on the same texts. Ratios within one run hold better than seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
+import os
+import re
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from generator import checks, exporters
-from generator.edition.edition import bind
+sys.path.insert(0, str(Path(__file__).parent))
 
-SYLLABLES = ("ra", "mo", "ti", "ke", "lu", "no", "si", "da", "pe", "vo", "ga", "be", "fi", "co")
-WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES]
-HAN = [chr(code) for code in range(0x4E00, 0x4E00 + 2500)]
-"""As many words and characters as a language has, so that no two sentences are alike by chance."""
+import synthetic
 
-FORMULA = r"\frac{{a_{{{0}}}}}{{b_{{{0}}}}}+\sqrt{{L_{{{0}}}/s}}\le\sum_{{i=1}}^{{{0}}} x_i"
-SECTIONS = {
-    "中文": ("一句话结论", "核心要义", "推导", "工程权衡", "常见陷阱", "追问"),
-    "English": (
-        "In one sentence",
-        "Key insights",
-        "Derivation",
-        "Trade-offs",
-        "Pitfalls",
-        "Follow-ups",
-    ),
-}
-MODULES = 8
-"""As many as our syllabus has."""
+OURS = Path(__file__).parents[1]
+PROOFDECK = [sys.executable, "-c", "from generator.commands import main; main()"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds on the clock, and of all processors."""
+
+    wall: float
+    cpu: float
 
 
 def main() -> None:
-    """Build a base of each size that was asked for, and compare the largest with the smallest."""
+    """Measure each base that was asked for, and print what each step costs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("sizes", type=int, nargs="*", default=[100, 400], help="numbers of cards")
-    sizes = sorted(set(parser.parse_args().sizes))
-    costs = {size: measure(size) for size in sizes}
-    head = "".join(f"{size:>12,}" for size in sizes)
-    print(f"{'a card':22}{head}{'ratio':>9}")
-    for step in costs[sizes[0]]:
-        row = [costs[size][step] for size in sizes]
-        ratio = f"{row[-1] / row[0]:9.2f}" if row[0] else ""
-        print(f"{step:22}" + "".join(f"{value:12,.1f}" for value in row) + ratio)
+    parser.add_argument("sizes", type=int, nargs="*", help="numbers of made-up cards")
+    parser.add_argument("--ours", action="store_true", help="measure our own cards as well")
+    arguments = parser.parse_args()
+    sizes: list[int | None] = [*([None] if arguments.ours else []), *sorted(set(arguments.sizes))]
+    for size in sizes or [100, 400]:
+        with tempfile.TemporaryDirectory() as name:
+            costs = measure(Path(name), size)
+        print(
+            f"{f'{size:,} made-up cards' if size else 'our cards':34}{'s':>8}{'cpu s':>8}{'ratio':>8}"
+        )
+        for step, cost in costs.items():
+            against = costs["check, cold" if step.startswith("check") else "build, cold"]
+            ratio = cost.wall / against.wall
+            print(f"{step:34}{cost.wall:8.2f}{cost.cpu:8.2f}{ratio:8.2f}")
+        ratio = costs["build, cold"].wall / costs["mkdocs build of the same texts"].wall
+        print(f"{'a cold build of all outputs, to that of mkdocs':50}{ratio:8.2f}\n")
 
 
-def measure(size: int) -> dict[str, float]:
-    """Milliseconds and KiB a card, step by step, for a base of ``size`` cards."""
-    costs: dict[str, float] = {}
+def measure(folder: Path, size: int | None) -> Mapping[str, Cost]:
+    """What each step costs on a base of ``size`` made-up cards, or on ours."""
+    cards = folder / "base" / "cards"
+    if size:
+        synthetic.write_base(cards, size)
+    else:
+        shutil.copytree(OURS / "cards", cards)
+    synthetic.write_pages(folder / "pages", cards)
+    files = sorted(cards.rglob("*.md"))
+    card = files[len(files) // 2]
+    check = [*PROOFDECK, "check", "--cards", str(cards)]
+    build = [*PROOFDECK, "build", "--cards", str(cards), "--out", str(folder / "dist")]
+    costs: dict[str, Cost] = {}
 
-    @contextmanager
-    def timed(step: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        costs[f"{step}, ms"] = (time.perf_counter() - start) * 1000 / size
+    def step(name: str, command: list[str], before: Callable[[], object] = lambda: None) -> None:
+        before()
+        print(f"{name} …", file=sys.stderr)
+        costs[name] = run(command, folder)
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_base(folder / "cards", size)
-        with timed("load and check"):
-            found, _ = checks.load(folder / "cards")
-        assert found is not None
-        with timed("render"):
-            edition = bind(found)
-        for exporter in exporters.usual():
-            alone = "/" not in exporter.ENTRY
-            out = folder / (exporter.ENTRY if alone else exporter.NAME)
-            with timed(exporter.NAME):
-                exporter.export(edition, out)
-            files = [out] if alone else [file for file in out.rglob("*") if file.is_file()]
-            total = sum(file.stat().st_size for file in files)
-            costs[f"{exporter.NAME}, KiB"] = total / 1024 / size
-        page = folder / "site" / "cards" / f"card-{size // 2}" / "index.html"
-        costs["one page, KiB"] = page.stat().st_size / 1024
+    step("build, cold", build)
+    step("build, nothing changed", build)
+    step("build, a card's text edited", build, lambda: edit(card, r"(?m)^- ", "- Anew: "))
+    step("build, a card's title edited", build, lambda: edit(card, "en: ", "en: New "))
+    step("check, cold", check, lambda: shutil.rmtree(folder / "cache"))
+    step("check, nothing changed", check)
+    step("check, a card's text edited", check, lambda: edit(card, r"(?m)^- ", "- Again: "))
+    mkdocs = [sys.executable, "-m", "mkdocs", "build", "--quiet"]
+    mkdocs += ["--config-file", str(folder / "pages" / "mkdocs.yml")]
+    step("mkdocs build of the same texts", mkdocs)
     return costs
 
 
-def write_base(folder: Path, size: int) -> None:
-    """A base of ``size`` cards, each after the one before it and linked to four others."""
-    words = random.Random(size)
-    modules = [f"module-{number}" for number in range(MODULES)]
-    folder.mkdir()
-    (folder / "modules.yml").write_text("modules:\n" + "".join(map(_module, modules)), "utf-8")
-    for module in modules:
-        (folder / module).mkdir()
-    for number in range(size):
-        module = modules[number * MODULES // size]
-        file = folder / module / f"card-{number}.md"
-        file.write_text(_card(number, size, module, words), "utf-8")
+def edit(card: Path, pattern: str, replacement: str) -> None:
+    """Change the first spot of the card's English half, or of its front matter, that ``pattern`` finds."""
+    text = card.read_text("utf-8")
+    half = text.index("# English") if pattern.startswith("(?m)") else 0
+    card.write_text(text[:half] + re.sub(pattern, replacement, text[half:], count=1), "utf-8")
 
 
-def _module(module: str) -> str:
-    number = module.rpartition("-")[2]
-    title = f"{{zh: 模块 {number}, en: Module {number}}}"
-    return (
-        f"  - id: {module}\n    code: M{number}\n    title: {title}\n    summary: {title}\n"
-        f"    topics: {{all: {title}}}\n"
+def run(command: list[str], folder: Path) -> Cost:
+    """What a process costs that has to succeed, and all that it starts."""
+    environment = {
+        **os.environ,
+        "PROOFDECK_CACHE": str(folder / "cache"),
+        "PYTHONPATH": str(OURS),
+        "NO_MKDOCS_2_WARNING": "true",
+    }
+    before, start = os.times(), time.perf_counter()
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-
-
-def _card(number: int, size: int, module: str, words: random.Random) -> str:
-    before = f"card-{number - 1}" if number else ""
-    front = (
-        f"---\nid: card-{number}\ntitle: {{zh: 卡片 {number}, en: Card {number}}}\nmodule: {module}\n"
-        f"topic: all\ndifficulty: medium\nupdated: 2026-01-01\nprerequisites: [{before}]\n---\n"
+    wall, after = time.perf_counter() - start, os.times()
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    cpu = (
+        after.children_user + after.children_system - before.children_user - before.children_system
     )
-    return front + "".join(_half(language, number, size, words) for language in SECTIONS)
-
-
-def _half(language: str, number: int, size: int, words: random.Random) -> str:
-    def text(length: int) -> str:
-        if language == "中文":
-            return "".join(words.choice(HAN) for _ in range(length)) + "。"
-        return " ".join(words.choice(WORDS) for _ in range(length)) + "."
-
-    def link() -> str:
-        return f"[{words.choice(WORDS)}](card:card-{words.randrange(size)})"
-
-    answer, insights, derivation, tradeoffs, pitfalls, followups = SECTIONS[language]
-    formulas = [FORMULA.format(number % 9 + each) for each in range(5)]
-    table = "| a | b |\n|---|---|\n" + "".join(f"| {text(4)} | ${formulas[0]}$ |\n" for _ in "123")
-    code = f"```python\ndef f(x: int) -> int:\n    return x + {number}  # one\n```"
-    return (
-        f"\n# {language}\n\n## {answer}\n\n{text(12)}\n\n## {insights}\n\n"
-        + "".join(f"- {text(25)} ${formula}$\n" for formula in formulas[:3])
-        + f"\n## {derivation}\n\n{text(80)}\n\n$$\n{formulas[3]}\n$$\n\n{text(60)} {link()}\n\n{code}\n"
-        + f"\n## {tradeoffs}\n\n{table}\n{text(60)} {link()} {link()}\n\n## {pitfalls}\n\n"
-        + f"- {text(20)} <!-- #first -->\n- {text(20)} {link()} <!-- #second -->\n\n## {followups}\n\n"
-        + f"### {text(6)} <!-- #one -->\n\n{text(60)}\n\n$$\n{formulas[4]}\n$$\n\n"
-        + f"### {text(6)} <!-- #two -->\n\n{text(60)} {link()}\n\n{table}\n"
-    )
+    return Cost(wall, cpu)
 
 
 if __name__ == "__main__":
