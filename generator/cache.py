@@ -140,7 +140,7 @@ def _is_private(folder: Path) -> bool:
 
 def _file(folder: Path, kind: str, source: object) -> Path:
     key = hashlib.sha256(f"{program()}\n{kind}\n{source!r}".encode()).hexdigest()
-    return folder / key[:2] / key
+    return Path(f"{folder}/{key[:2]}/{key}")
 
 
 def _read(path: Path) -> list[Any] | None:

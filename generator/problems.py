@@ -59,6 +59,10 @@ class Place:
     def __str__(self) -> str:
         return f"{printable(self.path)}:{self.line}:{self.column}"
 
+    def __reduce__(self) -> tuple[type[Place], tuple[str, int, int]]:
+        """As its three parts: a card has hundreds, and dataclasses are slow to unpickle field by field."""
+        return Place, (self.path, self.line, self.column)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:

@@ -146,8 +146,9 @@ def _keeping(config: Any) -> type[Template]:
                 other and (other.url, other.meta["plain"])
                 for other in (page.previous_page, page.next_page)
             ]
-            own = (made.pages[page.file.src_uri], page.canonical_url, beside)
-            return made.cache.get("page", (self.name, *shared, *own), draw)
+            own = made.pages[page.file.src_uri].digest
+            source = (self.name, shared, own, page.canonical_url, beside)
+            return made.cache.get("page", source, draw)
 
     return Keeping
 

@@ -119,7 +119,7 @@ def test_no_arrow_crosses_a_card(large: Library) -> None:
 
 def test_long_titles_are_cut_to_the_node(large: Library) -> None:
     """No line of a label is wider than a node, and marks in titles are escaped."""
-    page = graph_page(large, lambda card: f"../cards/{card}/")
+    page = graph_page(place(large), large, lambda card: f"../cards/{card}/")
     lines = [span.text or "" for span in parsed(page).iter("tspan") if span.get("x")]
     assert lines
     # 7 px a Latin letter and 13 a 汉字 is what the font needs at 13 px; a little slack on top.
@@ -131,7 +131,7 @@ def test_long_titles_are_cut_to_the_node(large: Library) -> None:
 
 def test_the_page_draws_what_is_there(library: Library) -> None:
     """One link a written card, one mark a planned one, one arrow a prerequisite, one line a path."""
-    page = parsed(graph_page(library, lambda card: f"../cards/{card}/"))
+    page = parsed(graph_page(place(library), library, lambda card: f"../cards/{card}/"))
     links = {node.get("data-card"): node.get("href") for node in page.iter("a")}
     assert links == {card: f"../cards/{card}/" for card in library.cards}
     planned = [each for each in page.iter("g") if "pd-planned" in (each.get("class") or "")]
@@ -154,4 +154,4 @@ def test_each_card_shows_its_neighbourhood(library: Library) -> None:
 
 def test_the_same_library_gives_the_same_bytes(library: Library) -> None:
     """Two drawings of one base are equal."""
-    assert graph_page(library, str) == graph_page(library, str)
+    assert graph_page(place(library), library, str) == graph_page(place(library), library, str)

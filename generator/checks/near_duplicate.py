@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from math import ceil
+from typing import NamedTuple
 
 from generator.cards.prose import Passage, Piece
 from generator.checks import Base, Reading
@@ -43,8 +43,7 @@ _SENTENCE = re.compile(r"(?:[^。！？；.!?;\n]++|[.!?;](?!\s|$))+")
 _SHOWN = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
+class Sentence(NamedTuple):
     """Words that end in a full stop, and where they begin."""
 
     text: str

@@ -24,6 +24,7 @@ from generator.evidence import values
 from generator.evidence.evidence import Key
 from generator.evidence.quantities import QuantityError, read
 from generator.evidence.verdicts import State, Verdict
+from generator.graph.drawing import Graph, place
 from generator.lang import LANGS, Lang, Text
 from generator.library.library import Library
 from generator.render.html import RenderedCard, evidence_anchor, render
@@ -323,6 +324,11 @@ class Edition:
         wanted = list(figures.values())
         drawn = self.cache.each("figure", wanted, lambda index: _draw(*wanted[index]))
         return dict(zip(figures, drawn, strict=True))
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Which card leads where, each in its place."""
+        return place(self.library)
 
     def claimed(self) -> Iterable[Record]:
         """Each record that a card rests on, once, in the order in which cards do."""

@@ -5,8 +5,9 @@ A body is finished HTML. MkDocs, Zensical or another builder only puts its theme
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 
@@ -51,6 +52,12 @@ class Page:
     updated: date
     headings: tuple[Heading, ...] = ()
     in_navigation: bool = False
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that the page holds."""
+        head = repr(replace(self, body=Markup()))
+        return hashlib.sha256(f"{head}\n{self.body}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,7 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
         lang.PAGE_TITLES["graph"],
         lang.PAGE_TITLES["graph"],
         in_navigation=True,
-        graph=graph.graph_page(library, at.card),
+        graph=graph.graph_page(edition.graph, library, at.card),
     )
     yield _page(
         "study.html",

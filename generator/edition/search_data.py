@@ -25,17 +25,14 @@ def search_data(edition: Edition) -> dict[str, Any]:
     ``parts``: see ``Part``. The anchor is the section's name, or the id of a
     follow-up or pitfall.
     """
+    found = edition.each("search", lambda card: (_card(card, edition), _parts(card)))
     return {
         "modules": [
             {"id": module.id, "title": dict(module.title)}
             for module in edition.library.modules.values()
         ],
-        "cards": edition.each("search card", lambda card: _card(card, edition)),
-        "parts": [
-            [index, *part]
-            for index, parts in enumerate(edition.each("search parts", _parts))
-            for part in parts
-        ],
+        "cards": [card for card, _ in found],
+        "parts": [[index, *part] for index, (_, parts) in enumerate(found) for part in parts],
     }
 
 
@@ -67,7 +64,7 @@ def _card(card: Card, edition: Edition) -> dict[str, Any]:
 
 
 def _parts(card: Card) -> list[Part]:
-    """The parts of a card, each without the card's index."""
+    """The parts of a card, each still without the card's index."""
     return [
         part
         for lang in LANGS

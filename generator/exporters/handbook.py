@@ -51,7 +51,7 @@ class HandbookAddresses:
 
 def export(edition: Edition, out: Path) -> None:
     """Write the file ``out``."""
-    out.write_text(make(edition), encoding="utf-8")
+    out.write_bytes(make(edition).encode())
 
 
 def make(edition: Edition) -> str:
@@ -71,7 +71,7 @@ def make(edition: Edition) -> str:
         policy=policy([early, *scripts], alone=True),
         early=early,
         styles=vouched("\n".join(path.read_text(encoding="utf-8") for path in styles), "ours"),
-        graph=graph.graph_page(edition.library, HandbookAddresses().card),
+        graph=graph.graph_page(edition.graph, edition.library, HandbookAddresses().card),
         articles=articles,
         search=in_script(_json(search_data(edition))),
         study=in_script(_json(study_data(edition))),

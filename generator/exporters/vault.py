@@ -67,7 +67,7 @@ def export(edition: Edition, out: Path) -> None:
     for name, text in _notes(edition):
         file = out / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(inert(text), encoding="utf-8", newline="\n")
+        file.write_bytes(inert(text).encode())
 
 
 def _notes(edition: Edition) -> Iterator[tuple[str, str]]:
@@ -435,7 +435,7 @@ def _path(edition: Edition, path: LearningPath) -> str:
 
 def _canvas(edition: Edition) -> str:
     """The graph of prerequisites as JSON Canvas 1.0: modules as groups, cards as files."""
-    placed = graph.place(edition.library)
+    placed = edition.graph
 
     def frame(x: float, y: float, width: float, height: float) -> dict[str, int]:
         sides = {"x": x, "y": y, "width": width, "height": height}

@@ -199,9 +199,8 @@ def _shelves(
 # --- drawing -------------------------------------------------------------------------------------
 
 
-def graph_page(library: Library, address: Address) -> Markup:
+def graph_page(graph: Graph, library: Library, address: Address) -> Markup:
     """The controls and the drawing of the graph page, as one piece of HTML."""
-    graph = place(library)
     used = {card.module for card in library.cards.values()}
     return template(
         "graph_canvas.html",
