@@ -60,7 +60,8 @@ def on_config(config: Any) -> Any:
 def _load(config: Any, draft: bool) -> Edition:
     demos: Path | None = Path(config.config_file_path).parent / DEMOS
     demos = demos if demos and demos.is_dir() else None
-    found, problems = load(Path(os.path.relpath(config.docs_dir)), demos=demos)
+    cache = Cache(default_folder())
+    found, problems = load(Path(os.path.relpath(config.docs_dir)), demos=demos, cache=cache)
     errors = [
         problem
         for problem in problems
@@ -69,7 +70,7 @@ def _load(config: Any, draft: bool) -> Edition:
     if errors or found is None:
         shown = "\n".join(str(problem) for problem in errors)
         raise PluginError(f"the cards have problems:\n{shown}")
-    return editions.bind(found, demos, Cache(default_folder()))
+    return editions.bind(found, demos, cache)
 
 
 def _website(edition: Edition, config: Any) -> Website:
