@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isinf
-from typing import Literal, NoReturn, cast, get_args
+from typing import Literal, NamedTuple, NoReturn, cast, get_args
 
 from generator.evidence import units
 from generator.evidence.quantities import SYMBOLS
@@ -219,8 +219,7 @@ _SLIPS: Mapping[str, str] = {
 """What is typed for another character, and what to write."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str
     text: str
     column: int
