@@ -238,7 +238,6 @@ def answer(card: Card, language: Lang) -> str:
 
 def top_claims(edition: Edition, card: Card) -> Sequence[Text]:
     """The first things that a card proves, each with the number as the card prints it."""
-    colons = {"zh": "：", "en": ": "}
     lines: dict[tuple[str, str, str], dict[str, str]] = {}
     for language in LANGS:
         for claim in card.claims_in(language):
@@ -248,7 +247,11 @@ def top_claims(edition: Edition, card: Card) -> Sequence[Text]:
                     verdict.metric,
                     lines.setdefault((claim.demo, claim.metric, claim.device), {}),
                 )
-                number = colons[language] + ("≤ " if metric.reason else "") + printed(claim)
+                number = (
+                    words.phrase("numbers.colon")[language]
+                    + ("≤ " if metric.reason else "")
+                    + printed(claim)
+                )
                 said = metric.label[language] + ("" if metric.value is True else number)
                 line.setdefault(language, said)
     return [line for line in lines.values() if len(line) == len(LANGS)][:TOP_CLAIMS]

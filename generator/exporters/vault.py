@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import yaml
 
+from generator import words
 from generator.cards import addresses
 from generator.cards.model import Card, CardLink, Citation, Claim, Given, LearningPath, Link, Module
 from generator.edition.edition import DemoPanel, Edition
@@ -105,8 +106,8 @@ def _path_note(path: LearningPath) -> str:
     return f"Path {path.id}"
 
 
-def _say(zh: str, en: str) -> str:
-    return on_one_line({"zh": zh, "en": en})
+def _say(name: str) -> str:
+    return on_one_line(words.phrase(f"vault.{name}"))
 
 
 def _cell(text: Text) -> str:
@@ -133,7 +134,7 @@ def _card_link(edition: Edition, name: str, *, table: bool = False) -> str:
     title = escaped(on_one_line(edition.title_of(name)), table=table)
     if name in edition.library.cards:
         return link(name, "", title, table=table)
-    return f"{title} ({_say('待写', 'planned')})"
+    return f"{title} ({_say('planned')})"
 
 
 # --- cards ---------------------------------------------------------------------------------------
@@ -211,8 +212,8 @@ class _CardNote:
             if panel.stale:
                 yield callout(
                     "warning",
-                    _say("证据过期", "Stale evidence"),
-                    _say("代码在记录之后改过。", "The code has changed since this record."),
+                    _say("stale"),
+                    _say("stale_why"),
                 )
             for figure in record.result.figures:
                 for lang in LANGS:
@@ -222,12 +223,10 @@ class _CardNote:
             yield f"```sh\n{panel.command}\n```"
             yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
         if refutations := list(self.edition.refutations(self.card)):
-            yield f"## {_say('说法与运行结果', 'What is said, and what the run found')}"
+            yield f"## {_say('refutations')}"
             yield "\n".join(
                 [
-                    row(
-                        [_say("有人说", "Said"), _say("运行结果", "Found"), _say("是什么", "What")]
-                    ),
+                    row([_say("said"), _say("found"), _say("what")]),
                     row(["---"] * 3),
                     *(
                         row([_cell(each.said), _cell(each.found), _cell(each.about)])
@@ -236,7 +235,7 @@ class _CardNote:
                 ]
             )
         if self.card.sources:
-            yield f"## {_say('文献', 'Sources')}"
+            yield f"## {_say('sources')}"
             yield "\n".join(
                 f"- [{escaped(source.title)}](<{_url(source.url)}>), {escaped(source.where)}"
                 for source in self.card.sources.values()
@@ -245,20 +244,20 @@ class _CardNote:
     def _run(self, record: Record) -> str:
         environment = record.environment
         facts = [
-            (_say("设备", "device"), record.device.upper()),
+            (_say("device"), record.device.upper()),
             ("PyTorch", environment.get("torch", "")),
             ("Python", environment.get("python", "")),
-            (_say("记录于", "recorded"), record.recorded),
+            (_say("recorded"), record.recorded),
         ]
         return "\n".join(f"- {name}: {escaped(found)}" for name, found in facts if found)
 
     def _connections(self) -> Iterator[str]:
         library, card = self.edition.library, self.card
         groups = [
-            (_say("先读", "Read first"), card.prerequisites),
-            (_say("之后可读", "Unlocks"), library.unlocks.get(card.id, ())),
-            (_say("相关", "Related"), card.related),
-            (_say("提到这张卡的", "Mentioned by"), library.backlinks.get(card.id, ())),
+            (_say("read_first"), card.prerequisites),
+            (_say("unlocks"), library.unlocks.get(card.id, ())),
+            (_say("related"), card.related),
+            (_say("mentioned_by"), library.backlinks.get(card.id, ())),
         ]
         lines = [
             f"- {label}: " + "; ".join(_card_link(self.edition, name) for name in names)
@@ -278,10 +277,10 @@ def _evidence_id(demo: str, device: str) -> str:
 
 def _metrics(panel: DemoPanel) -> str:
     heads = [
-        _say("数值", "Value"),
-        _say("是什么", "What"),
-        _say("怎样得到", "How"),
-        _say("类别", "Kind"),
+        _say("value"),
+        _say("what"),
+        _say("how"),
+        _say("kind"),
     ]
     rows = [
         row(
@@ -341,28 +340,28 @@ def _url(address: str) -> str:
 def _home(edition: Edition) -> str:
     counts = edition.counts
     lines = [
-        f"# {_say('每个数字都跑得出来', 'Every number runs')}",
+        f"# {_say('motto')}",
         "\n".join(
             [
-                f"- {_say('卡片', 'cards')}: {counts['cards']}",
+                f"- {_say('cards')}: {counts['cards']}",
                 *(
                     f"- {_state(state)}: {count}"
                     for state, count in edition.tally(*edition.library.cards.values()).items()
                 ),
-                f"- {_say('演示', 'demos')}: {counts['demos']}",
-                f"- {_say('文献', 'works cited')}: {counts['sources']}",
+                f"- {_say('demos')}: {counts['demos']}",
+                f"- {_say('works')}: {counts['sources']}",
             ]
         ),
     ]
     if edition.library.paths:
         lines += [
-            f"## {_say('从哪里开始', 'Where to begin')}",
+            f"## {_say('begin')}",
             "\n".join(
                 f"- {link(_path_note(path), '', escaped(on_one_line(path.title)))}"
                 for path in edition.library.paths
             ),
         ]
-    lines += [f"## {_say('模块', 'Modules')}", "\n".join(_module_lines(edition))]
+    lines += [f"## {_say('modules')}", "\n".join(_module_lines(edition))]
     lines += [f"![[{BASE}]]", f"- [[{CANVAS}]]"]
     return "\n\n".join(lines) + "\n"
 
@@ -380,7 +379,7 @@ def _module_lines(edition: Edition) -> Iterator[str]:
         if number:
             yield f"- {link(_module_note(module), '', name)}: {number}"
         else:
-            yield f"- {name} ({_say('待写', 'planned')})"
+            yield f"- {name} ({_say('planned')})"
 
 
 def _module(edition: Edition, module: Module) -> str:
@@ -393,7 +392,7 @@ def _module(edition: Edition, module: Module) -> str:
         ),
         "\n\n".join(paragraph(module.summary[lang]) for lang in LANGS),
     ]
-    heads = [_say("卡片", "Card"), _say("难度", "Level"), _say("有证明的数字", "Numbers proven")]
+    heads = [_say("card"), _say("level"), _say("proven")]
     for topic in module.topics.values():
         cards = [card for card in edition.cards_of(module) if card.topic == topic.id]
         if cards:
@@ -411,7 +410,7 @@ def _module(edition: Edition, module: Module) -> str:
             parts += [f"## {escaped(on_one_line(topic.title))}", table]
     if module.planned:
         parts += [
-            f"## {_say('待写', 'Planned')}",
+            f"## {_say('to_be_written')}",
             "\n".join(f"- {paragraph(on_one_line(card.title))}" for card in module.planned),
         ]
     return "\n\n".join(parts) + "\n"
@@ -477,12 +476,12 @@ def _canvas(edition: Edition) -> str:
 def _base() -> str:
     """A table of all cards, and one a level, as an Obsidian base."""
     names = {
-        "title": _say("卡片", "Card"),
-        "module": _say("模块", "Module"),
-        "topic": _say("主题", "Topic"),
-        "difficulty": _say("难度", "Level"),
-        "proven": _say("有证明的数字", "Numbers proven"),
-        "updated": _say("更新于", "Updated"),
+        "title": _say("card"),
+        "module": _say("module"),
+        "topic": _say("topic"),
+        "difficulty": _say("level"),
+        "proven": _say("proven"),
+        "updated": _say("updated"),
     }
     columns = ["file.name", *(f"note.{name}" for name in names)]
     base = {
@@ -491,7 +490,7 @@ def _base() -> str:
         "views": [
             {
                 "type": "table",
-                "name": _say("按主题", "By topic"),
+                "name": _say("by_topic"),
                 "groupBy": {"property": "note.topic", "direction": "ASC"},
                 "order": list(columns),
             },
