@@ -53,8 +53,7 @@ class Tokens(Sequence[Token]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokens) and self._unpacked() == other._unpacked()
 
-    def __hash__(self) -> int:
-        return hash(self._length)
+    __hash__ = None  # type: ignore[assignment]  # nor has a token one
 
     def __getstate__(self) -> tuple[int, bytes]:
         return self._length, self._packed or pickle.dumps(self._tokens, protocol=5)

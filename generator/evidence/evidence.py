@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -64,6 +64,7 @@ def load_evidence(
     problems: list[Problem] = []
     paths = sorted(path for path in _entries(folder) if path.suffix == ".json")
     contents = [(str(path), path.read_bytes()) for path in paths]
+    read = lru_cache(partial(_read_code, cache))  # demos share files
     loaded = cache.each("record", contents, lambda index: _load(*contents[index]))
     for path, record in zip(paths, loaded, strict=True):
         if isinstance(record, Problem):
@@ -73,7 +74,7 @@ def load_evidence(
             continue
         key = (record.demo, record.device)
         found[key] = record
-        problem = _staleness(record, path, demos, cache)
+        problem = _staleness(record, path, demos, read)
         if problem is not None:
             stale.add(key)
             problems.append(problem)
@@ -115,14 +116,14 @@ def _load(shown: str, content: bytes) -> Record | Problem:
     return record
 
 
-def _staleness(record: Record, path: Path, demos: Path, cache: Cache) -> Problem | None:
+def _staleness(record: Record, path: Path, demos: Path, read: provenance.Read) -> Problem | None:
     """Why the numbers of ``record`` may no longer be those of its demo."""
     code, place = "evidence-stale", Place(str(path))
     severity: Literal["error", "warning"] = "error" if record.device == "cpu" else "warning"
     device = "" if record.device == "cpu" else " --device cuda"
     hint = f"Run it again: `proofdeck demo run {record.demo}{device} --record`."
     try:
-        sources = provenance.sources(record.demo, demos, partial(_read_code, cache))
+        sources = provenance.sources(record.demo, demos, read)
     except OSError:
         message = f"no demo `{record.demo}` in {demos} can repeat these numbers"
         return Problem(place, code, message, "Bring the demo back, or delete the record.", severity)

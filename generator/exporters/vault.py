@@ -59,6 +59,9 @@ ENTRY = f"{NAME}/{HOME}"
 CARDS, FIGURES = "Cards", "Figures"
 CANVAS, BASE = "Prerequisites.canvas", "Cards.base"
 
+_OWN = words.group("vault")
+"""What notes say that no page does."""
+
 CANVAS_SCALE = 2
 """Cards on a canvas show their text, so they are larger than in the graph of the site."""
 
@@ -106,10 +109,6 @@ def _path_note(path: LearningPath) -> str:
     return f"Path {path.id}"
 
 
-def _say(name: str) -> str:
-    return on_one_line(words.phrase(f"vault.{name}"))
-
-
 def _cell(text: Text) -> str:
     """A text in both languages in a cell of a table, one below the other."""
     return "<br>".join(dict.fromkeys(escaped(text[lang], table=True) for lang in LANGS))
@@ -134,7 +133,7 @@ def _card_link(edition: Edition, name: str, *, table: bool = False) -> str:
     title = escaped(on_one_line(edition.title_of(name)), table=table)
     if name in edition.library.cards:
         return link(name, "", title, table=table)
-    return f"{title} ({_say('planned')})"
+    return f"{title} ({on_one_line(words.phrase('common.planned'))})"
 
 
 # --- cards ---------------------------------------------------------------------------------------
@@ -212,8 +211,8 @@ class _CardNote:
             if panel.stale:
                 yield callout(
                     "warning",
-                    _say("stale"),
-                    _say("stale_why"),
+                    on_one_line(_OWN["stale"]),
+                    on_one_line(_OWN["stale_why"]),
                 )
             for figure in record.result.figures:
                 for lang in LANGS:
@@ -223,10 +222,16 @@ class _CardNote:
             yield f"```sh\n{panel.command}\n```"
             yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
         if refutations := list(self.edition.refutations(self.card)):
-            yield f"## {_say('refutations')}"
+            yield f"## {on_one_line(words.phrase('card.refutations'))}"
             yield "\n".join(
                 [
-                    row([_say("said"), _say("found"), _say("what")]),
+                    row(
+                        [
+                            on_one_line(words.phrase("card.said")),
+                            on_one_line(words.phrase("card.found")),
+                            on_one_line(words.phrase("common.what")),
+                        ]
+                    ),
                     row(["---"] * 3),
                     *(
                         row([_cell(each.said), _cell(each.found), _cell(each.about)])
@@ -235,7 +240,7 @@ class _CardNote:
                 ]
             )
         if self.card.sources:
-            yield f"## {_say('sources')}"
+            yield f"## {on_one_line(words.phrase('card.sources'))}"
             yield "\n".join(
                 f"- [{escaped(source.title)}](<{_url(source.url)}>), {escaped(source.where)}"
                 for source in self.card.sources.values()
@@ -244,20 +249,20 @@ class _CardNote:
     def _run(self, record: Record) -> str:
         environment = record.environment
         facts = [
-            (_say("device"), record.device.upper()),
+            (on_one_line(_OWN["device"]), record.device.upper()),
             ("PyTorch", environment.get("torch", "")),
             ("Python", environment.get("python", "")),
-            (_say("recorded"), record.recorded),
+            (on_one_line(_OWN["recorded"]), record.recorded),
         ]
         return "\n".join(f"- {name}: {escaped(found)}" for name, found in facts if found)
 
     def _connections(self) -> Iterator[str]:
         library, card = self.edition.library, self.card
         groups = [
-            (_say("read_first"), card.prerequisites),
-            (_say("unlocks"), library.unlocks.get(card.id, ())),
-            (_say("related"), card.related),
-            (_say("mentioned_by"), library.backlinks.get(card.id, ())),
+            (on_one_line(words.phrase("card.prerequisites")), card.prerequisites),
+            (on_one_line(words.phrase("card.unlocks")), library.unlocks.get(card.id, ())),
+            (on_one_line(words.phrase("card.related")), card.related),
+            (on_one_line(words.phrase("card.backlinks")), library.backlinks.get(card.id, ())),
         ]
         lines = [
             f"- {label}: " + "; ".join(_card_link(self.edition, name) for name in names)
@@ -277,10 +282,10 @@ def _evidence_id(demo: str, device: str) -> str:
 
 def _metrics(panel: DemoPanel) -> str:
     heads = [
-        _say("value"),
-        _say("what"),
-        _say("how"),
-        _say("kind"),
+        on_one_line(words.phrase("panel.value")),
+        on_one_line(words.phrase("common.what")),
+        on_one_line(words.phrase("panel.how")),
+        on_one_line(words.phrase("panel.kind")),
     ]
     rows = [
         row(
@@ -340,28 +345,28 @@ def _url(address: str) -> str:
 def _home(edition: Edition) -> str:
     counts = edition.counts
     lines = [
-        f"# {_say('motto')}",
+        f"# {on_one_line(words.phrase('home.title'))}",
         "\n".join(
             [
-                f"- {_say('cards')}: {counts['cards']}",
+                f"- {on_one_line(_OWN['cards'])}: {counts['cards']}",
                 *(
                     f"- {_state(state)}: {count}"
                     for state, count in edition.tally(*edition.library.cards.values()).items()
                 ),
-                f"- {_say('demos')}: {counts['demos']}",
-                f"- {_say('works')}: {counts['sources']}",
+                f"- {on_one_line(_OWN['demos'])}: {counts['demos']}",
+                f"- {on_one_line(_OWN['works'])}: {counts['sources']}",
             ]
         ),
     ]
     if edition.library.paths:
         lines += [
-            f"## {_say('begin')}",
+            f"## {on_one_line(words.phrase('home.paths'))}",
             "\n".join(
                 f"- {link(_path_note(path), '', escaped(on_one_line(path.title)))}"
                 for path in edition.library.paths
             ),
         ]
-    lines += [f"## {_say('modules')}", "\n".join(_module_lines(edition))]
+    lines += [f"## {on_one_line(_OWN['modules'])}", "\n".join(_module_lines(edition))]
     lines += [f"![[{BASE}]]", f"- [[{CANVAS}]]"]
     return "\n\n".join(lines) + "\n"
 
@@ -379,7 +384,7 @@ def _module_lines(edition: Edition) -> Iterator[str]:
         if number:
             yield f"- {link(_module_note(module), '', name)}: {number}"
         else:
-            yield f"- {name} ({_say('planned')})"
+            yield f"- {name} ({on_one_line(words.phrase('common.planned'))})"
 
 
 def _module(edition: Edition, module: Module) -> str:
@@ -392,7 +397,11 @@ def _module(edition: Edition, module: Module) -> str:
         ),
         "\n\n".join(paragraph(module.summary[lang]) for lang in LANGS),
     ]
-    heads = [_say("card"), _say("level"), _say("proven")]
+    heads = [
+        on_one_line(words.phrase("common.card")),
+        on_one_line(words.phrase("module.difficulty")),
+        on_one_line(_OWN["proven"]),
+    ]
     for topic in module.topics.values():
         cards = [card for card in edition.cards_of(module) if card.topic == topic.id]
         if cards:
@@ -410,7 +419,7 @@ def _module(edition: Edition, module: Module) -> str:
             parts += [f"## {escaped(on_one_line(topic.title))}", table]
     if module.planned:
         parts += [
-            f"## {_say('to_be_written')}",
+            f"## {on_one_line(words.phrase('module.planned'))}",
             "\n".join(f"- {paragraph(on_one_line(card.title))}" for card in module.planned),
         ]
     return "\n\n".join(parts) + "\n"
@@ -476,12 +485,12 @@ def _canvas(edition: Edition) -> str:
 def _base() -> str:
     """A table of all cards, and one a level, as an Obsidian base."""
     names = {
-        "title": _say("card"),
-        "module": _say("module"),
-        "topic": _say("topic"),
-        "difficulty": _say("level"),
-        "proven": _say("proven"),
-        "updated": _say("updated"),
+        "title": on_one_line(words.phrase("common.card")),
+        "module": on_one_line(_OWN["module"]),
+        "topic": on_one_line(_OWN["topic"]),
+        "difficulty": on_one_line(words.phrase("module.difficulty")),
+        "proven": on_one_line(_OWN["proven"]),
+        "updated": on_one_line(_OWN["updated"]),
     }
     columns = ["file.name", *(f"note.{name}" for name in names)]
     base = {
@@ -490,7 +499,7 @@ def _base() -> str:
         "views": [
             {
                 "type": "table",
-                "name": _say("by_topic"),
+                "name": on_one_line(_OWN["by_topic"]),
                 "groupBy": {"property": "note.topic", "direction": "ASC"},
                 "order": list(columns),
             },
