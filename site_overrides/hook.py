@@ -179,6 +179,13 @@ def on_page_content(_: str, page: Any, config: Any, **__: Any) -> Markup:
     return own.body
 
 
+def on_post_build(config: Any) -> None:
+    """Keep the cache within its bound, however often a preview builds; an export's command does it itself."""
+    made: Website = config.extra[_SITE]
+    if site.prepared.get() is None:
+        made.cache.prune()
+
+
 def on_page_context(context: Any, page: Any, **_: Any) -> Any:
     """A site that was not told its address has no canonical one; the preview's would mislead."""
     if is_local(page.canonical_url or ""):

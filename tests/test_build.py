@@ -20,6 +20,7 @@ from generator.library.library import Library
 from generator.output_tree import Kept
 from tests.exporters.html_tree import read
 
+ROOT = Path(__file__).parents[1]
 BASE = Path(__file__).parent / "library"
 DEMOS = BASE / "runnable_demos"
 
@@ -115,6 +116,43 @@ def test_a_cache_among_cards_or_outputs_is_refused(tmp_path: Path, name: str) ->
     assert done.returncode == 2
     assert f"the cache {name} stands in" in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_check_writes_no_cache_among_the_cards(tmp_path: Path) -> None:
+    """Where the cache's folder stands there, the check keeps nothing, and says what it always says."""
+    shutil.copytree(BASE, tmp_path, dirs_exist_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+    command = [Path(sys.executable).with_name("proofdeck"), "check"]
+    environment = {**os.environ, "PROOFDECK_CACHE": "cards/kept"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("program", [["proofdeck", "check"], ["mkdocs", "build", "--quiet"]])
+def test_whatever_fills_the_cache_keeps_it_within_its_bound(
+    tmp_path: Path, program: list[str]
+) -> None:
+    """A check and MkDocs alone clear what a killed build left, as a build does."""
+    shutil.copytree(BASE, tmp_path / "base")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path / "base")
+    (tmp_path / "base" / "generator").mkdir()  # which its settings watch
+    shutil.copytree(ROOT / "site_overrides", tmp_path / "base" / "site_overrides")
+    left = tmp_path / "cache" / "ab" / ".proofdeck-left"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    os.utime(left, (1, 1))
+    done = subprocess.run(
+        [Path(sys.executable).with_name(program[0]), *program[1:]],
+        cwd=tmp_path / "base",
+        env={**os.environ, "PROOFDECK_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "cache").rglob("*"))) > 10
+    assert not left.exists()
 
 
 def test_zensical_builds_the_exported_pages(tmp_path: Path) -> None:
