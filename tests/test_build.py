@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 
@@ -98,6 +100,49 @@ def test_an_exporter_that_fails_leaves_the_last_build_whole(
         build(small, out, lambda _: None)
     assert tree(out) == before
     assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors cannot be taken away")
+def test_one_core_builds_what_several_do(tmp_path: Path) -> None:
+    """Exporters side by side write what they write one after another; a cache may be there or not."""
+    shutil.copytree(BASE, tmp_path, dirs_exist_ok=True)
+    one = sorted(os.sched_getaffinity(0))[:1]
+    built = {}
+    for name, cores in (("alone", one), ("together", os.sched_getaffinity(0))):
+        for kept in ("", str(tmp_path / "cache")):
+            subprocess.run(
+                [Path(sys.executable).with_name("proofdeck"), "build", "--out", "dist"],
+                cwd=tmp_path,
+                env={**os.environ, "PROOFDECK_CACHE": kept},
+                preexec_fn=partial(os.sched_setaffinity, 0, cores),
+                capture_output=True,
+                check=True,
+            )
+            built[name, bool(kept)] = tree(tmp_path / "dist")
+    assert len(built) == 4
+    assert all(each == built["alone", False] for each in built.values())
+
+
+def test_what_an_exporter_left_half_made_is_cleared_before_it_tries_again(
+    small: Library, tmp_path: Path
+) -> None:
+    """A process that dies in the middle leaves a folder, or a file, which the next try does not find."""
+    for entry, half in (("twice/index.html", "twice/half.html"), ("twice.html", "twice.html")):
+        exporter = ModuleType("twice")
+        exporter.NAME, exporter.ENTRY = "twice", entry  # type: ignore[attr-defined]
+
+        def export(_: object, out: Path, entry: str = entry) -> None:
+            file = out / Path(entry).name if "/" in entry else out
+            file.parent.mkdir(exist_ok=True)
+            with file.open("x") as opened:
+                opened.write("whole")
+
+        exporter.export = export  # type: ignore[attr-defined]
+        (tmp_path / half).parent.mkdir(exist_ok=True)
+        (tmp_path / half).write_text("half")
+        exporters._export(cast(exporters.Exporter, exporter), bind(small, DEMOS), tmp_path)
+        assert tree(tmp_path).pop(entry) == b"whole"
+        assert "twice/half.html" not in tree(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["cards", "cards/numerics", "dist", "dist/cache"])

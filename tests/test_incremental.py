@@ -36,7 +36,7 @@ def outputs(folder: Path, cache: Cache) -> tuple[dict[str, bytes], list[Problem]
         return {}, problems
     edition = bind(found, demos, cache)
     made = website(edition, "https://cards.example/", "")
-    files = {path: repr(page).encode() for path, page in made.pages.items()}
+    files = {path: f"{page}\n{page.body}".encode() for path, page in made.pages.items()}
     files |= made.files
     files["handbook"] = handbook.make(edition).encode()
     files |= {name: text.encode() for name, text in vault._notes(edition)}

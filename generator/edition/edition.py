@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_args
 
 from markupsafe import Markup
 
-from generator.cache import NOTHING_KEPT, Cache
+from generator.cache import NOTHING_KEPT, Cache, Later
 from generator.cards.model import Card, CardLink, Citation, Claim, Device, LearningPath, Module
 from generator.evidence import values
 from generator.evidence.evidence import Key
@@ -102,10 +102,18 @@ class Edition:
         """
         key = (kind, *also)
         if key not in self._made:
-            cards = tuple(self.library.cards.values())
-            sources = [(self._contexts[card.id], *also) for card in cards]
-            self._made[key] = self.cache.each(kind, sources, lambda index: make(cards[index]))
+            self._made[key] = self.cache.each(kind, *self._sources(make, also))
         return self._made[key]
+
+    def later(self, kind: str, make: Callable[[Card], T], *also: Hashable) -> list[Later[T]]:
+        """As ``each``, but what is kept is read when it is asked for."""
+        return self.cache.later(kind, *self._sources(make, also))
+
+    def _sources(
+        self, make: Callable[[Card], T], also: tuple[Hashable, ...]
+    ) -> tuple[list[object], Callable[[int], T]]:
+        cards = tuple(self.library.cards.values())
+        return [(self._contexts[card.id], *also) for card in cards], lambda at: make(cards[at])
 
     @cached_property
     def _made(self) -> dict[tuple[object, ...], list[Any]]:

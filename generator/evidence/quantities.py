@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import floor
 
 MAX_EXPONENT = 400
@@ -236,6 +237,7 @@ def _as_double(value: Fraction) -> float:
         return float("inf")
 
 
+@lru_cache(4096)
 def read(text: str) -> Quantity:
     """The one number in ``text`` and its unit. Raises ``QuantityError`` where there is not just one."""
     if len(text) > MAX_LENGTH:

@@ -413,6 +413,7 @@ def test_a_page_does_not_grow_with_the_number_of_cards(edition: Edition) -> None
     larger = bind(replace(library, cards={**library.cards, **more}))
     pages = [website(each, ADDRESS).pages["cards/kahan-sum/index.md"] for each in (edition, larger)]
     assert pages[0] == pages[1]
+    assert pages[0].body == pages[1].body
     navigation = [
         [path for path, page in website(each, ADDRESS).pages.items() if page.in_navigation]
         for each in (edition, larger)
