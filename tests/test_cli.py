@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from generator import commands, site_url
 from generator.problems import Place, Problem
@@ -575,6 +576,56 @@ def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
     assert done.stderr
 
 
+FOLDERS = {
+    "check": ("--demos", "--evidence"),
+    "refresh": ("--demos", "--evidence"),
+    "build": ("--demos", "--evidence"),
+    "export-pages out": ("--demos", "--evidence"),
+    "verify": ("--cards", "--demos", "--evidence"),
+    "demo list": ("--cards", "--demos", "--evidence"),
+    "demo run float_sums": ("--cards", "--demos", "--evidence"),
+    "demo record-gpu": ("--cards", "--demos", "--evidence"),
+}
+"""The options of each command that name a folder, but ``--cards`` where a problem tells of it."""
+
+
+@pytest.mark.parametrize("command", FOLDERS)
+def test_a_folder_that_is_named_has_to_be_there(
+    base: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """One line names option and folder, before anything is read, run or written."""
+    monkeypatch.chdir(base)
+    Path("file").touch()
+    before = tree(base)
+    for option in FOLDERS[command]:
+        for name, what in (
+            ("nowhere", "there is no folder nowhere"),
+            ("file", "file is not a folder"),
+            ("\x1b[bold]", "there is no folder \\u001b[bold]"),
+        ):
+            done = CliRunner().invoke(commands.app(), [*command.split(), option, name])
+            assert (done.exit_code, done.stdout) == (2, ""), (option, name, done.output)
+            assert done.stderr.splitlines() == [
+                f"error: {what} ({option})",
+                f"  hint: Name a folder that exists, or leave {option} out.",
+            ]
+    assert tree(base) == before
+
+
+def test_a_folder_that_nobody_named_may_be_missing(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Demos are listed where there are neither cards nor evidence."""
+    monkeypatch.chdir(base)
+    shutil.rmtree("runnable_demos/evidence")
+    shutil.rmtree("cards")
+    listed = CliRunner().invoke(
+        commands.app(), ["demo", "list", "--json", "--demos", "runnable_demos"]
+    )
+    assert (listed.exit_code, listed.stderr) == (0, "")
+    assert {each["evidence"]["cpu"]["state"] for each in json.loads(listed.stdout)} == {"missing"}
+
+
 def test_the_version_is_the_distributions() -> None:
     """``--version`` names the program and what is installed."""
     assert proofdeck("--version").stdout == f"proofdeck {metadata.version('proofdeck')}\n"
@@ -605,3 +656,35 @@ def test_every_command_explains_itself() -> None:
         done = proofdeck(*command.NAME.split(), "--help")
         assert done.returncode == 0
         assert "Usage: proofdeck" in done.stdout
+
+
+DEFAULTS = {
+    "--cards": "cards",
+    "--demos": "(runnable_demos beside the cards, else proofdeck's own)",
+    "--evidence": "(DEMOS/evidence)",
+    "--lang": "(the terminal's)",
+    "--out": "dist",
+    "--time-limit": "600.0",
+    "--within": "480.0",
+}
+"""What an option stands at where it is left out, in whichever command takes it."""
+
+
+@pytest.mark.parametrize("command", commands.discover(), ids=lambda each: each.NAME)
+def test_the_help_says_what_stands_where_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, command: commands.Command
+) -> None:
+    """Each option and argument that falls back on something names it: nothing is lost as markup."""
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = CliRunner().invoke(commands.app(), [*command.NAME.split(), "--help"]).stdout
+    rows = re.findall(r"^│[ *]+(\S+) (.*)│$", shown, re.MULTILINE)
+    wanted = {name: f"[default: {DEFAULTS[name]}]" for name, _ in rows if name in DEFAULTS}
+    match command.NAME:
+        case "verify":
+            wanted |= {"--device": "[default: cpu]", "names...": "[default: (all)]"}
+        case "demo run":
+            wanted |= {"--device": "[default: auto]", "--size": "[default: full]"}
+    parts = {name: text.partition("[default: ") for name, text in rows}
+    found = {name: f"{at}{rest.rstrip()}" for name, (_, at, rest) in parts.items() if at}
+    assert found == wanted
+    assert " ." not in shown

@@ -14,7 +14,7 @@ from generator.commands.shared.bars import Bars
 from generator.commands.shared.exits import USAGE, explained, interruptible, stop
 from generator.commands.shared.options import (
     CARDS,
-    CardsOption,
+    BaseOption,
     DemosOption,
     Device,
     EvidenceOption,
@@ -47,7 +47,7 @@ def command(
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Keep the result as evidence.")] = False,
     limit: LimitOption = SECONDS,
-    cards: CardsOption = CARDS,
+    cards: BaseOption = CARDS,
     demos: DemosOption = None,
     evidence: EvidenceOption = None,
     lang: LanguageOption = None,

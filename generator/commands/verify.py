@@ -13,7 +13,7 @@ from generator.commands.shared.bars import Bars
 from generator.commands.shared.exits import WRONG, explained, interruptible, show_traceback
 from generator.commands.shared.options import (
     CARDS,
-    CardsOption,
+    BaseOption,
     DemosOption,
     Device,
     EvidenceOption,
@@ -33,11 +33,11 @@ COLOURS = {"agrees": "green", "recorded": "cyan", "differs": "red", "failed": "r
 
 
 def command(
-    names: Annotated[list[str] | None, typer.Argument(help="Demos [default: all].")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Demos.", show_default="all")] = None,
     record: Annotated[bool, typer.Option("--record", help="Keep what is found.")] = False,
     device: Annotated[Device, typer.Option(help="Whose evidence is verified.")] = Device.cpu,
     limit: LimitOption = SECONDS,
-    cards: CardsOption = CARDS,
+    cards: BaseOption = CARDS,
     demos: DemosOption = None,
     evidence: EvidenceOption = None,
     as_json: JsonOption = False,
