@@ -211,6 +211,22 @@ def test_demos_that_may_not_be_read_are_not_taken_for_none(open_base: Path, clos
         assert done.stderr.endswith(": Permission denied\n")
 
 
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "runnable_demos/evidence",
+        "runnable_demos/evidence/float_sums.cpu.json",
+        "cards/numerics/rounding.md",
+    ],
+)
+def test_what_may_not_be_read_is_not_taken_for_refreshed(open_base: Path, closed: str) -> None:
+    """What ``refresh`` had to pass over is named, and the code is 3."""
+    (open_base / closed).chmod(0)
+    done = proofdeck("refresh", "--cards", open_base / "cards", prelude=NOBODY)
+    assert done.returncode == 3, done
+    assert f"{open_base / closed}:1:1: unreadable " in done.stdout
+
+
 def test_a_pipe_that_closes_early_is_no_error(base: Path) -> None:
     """``proofdeck check | head`` ends without a traceback."""
     for name in ("rounding", "kahan-sum", "float-bytes"):
@@ -307,7 +323,7 @@ def test_nothing_that_is_not_ours_is_replaced(base: Path, command: list[str]) ->
     (base / "home").mkdir()
     (base / "home" / "thesis.tex").touch()
     before = tree(base)
-    for out in ("home", "home/thesis.tex", ".", "cards", "cards/numerics/dist"):
+    for out in ("home", "home/thesis.tex", "home/thesis.tex/x/y", ".", "cards", "cards/x/dist"):
         done = proofdeck(*command, out, "--cards", "cards", cwd=base)
         assert (done.returncode, done.stdout.count("\n") <= 1) == (2, True), out
         assert done.stderr.startswith("error: ")

@@ -79,7 +79,14 @@ LanguageOption = Annotated[
     Language | None, typer.Option("--lang", help="Language.", show_default="the terminal's")
 ]
 LimitOption = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="End a demo after these.")
+    float,
+    typer.Option(
+        "--time-limit",
+        metavar="SECONDS",
+        min=0.1,
+        max=7 * 24 * 3600,  # a clock that is to wait for ever does not wait at all
+        help="End a demo after these.",
+    ),
 ]
 CARDS = Path("cards")
 
