@@ -211,6 +211,18 @@ def test_demos_that_may_not_be_read_are_not_taken_for_none(open_base: Path, clos
         assert done.stderr.endswith(": Permission denied\n")
 
 
+@pytest.mark.parametrize("closed", ["runnable_demos", "runnable_demos/float_sums.py"])
+def test_a_demo_that_may_not_be_read_is_not_taken_for_gone(open_base: Path, closed: str) -> None:
+    """Nobody is told to delete its record: the demo is named, once, and the code is 3."""
+    evidence = (open_base / "runnable_demos/evidence").rename(open_base / "evidence")
+    (open_base / closed).chmod(0)
+    folders = ["--cards", open_base / "cards", "--evidence", evidence]
+    done = proofdeck("check", *folders, prelude=NOBODY)
+    line, _, summary = done.stdout.splitlines()
+    assert line.startswith(f"{open_base}/runnable_demos/float_sums.py:1:1: unreadable ")
+    assert (done.returncode, summary) == (3, "3 cards, 22 claims: 1 error, 0 warnings")
+
+
 @pytest.mark.parametrize(
     "closed",
     [
