@@ -13,6 +13,7 @@ from typing import Literal
 from generator.cache import NOTHING_KEPT, Cache
 from generator.cards.model import Device
 from generator.evidence import soundness
+from generator.filesystem import unreadable
 from generator.problems import Place, Problem
 from runnable_demos.lab import discovery, provenance, records, words
 from runnable_demos.lab.metrics import Metric, Record
@@ -124,9 +125,11 @@ def _staleness(record: Record, path: Path, demos: Path, read: provenance.Read) -
     hint = f"Run it again: `proofdeck demo run {record.demo}{device} --record`."
     try:
         sources = provenance.sources(record.demo, demos, read)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         message = f"no demo `{record.demo}` in {demos} can repeat these numbers"
         return Problem(place, code, message, "Bring the demo back, or delete the record.", severity)
+    except OSError as error:
+        return unreadable(error, str(error.filename or demos))
     except (SyntaxError, ValueError) as error:
         message = f"the demo `{record.demo}` is not valid Python: {error}"
         return Problem(place, code, message, "Fix the demo, then record it again.", severity)
