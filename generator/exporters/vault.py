@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 import yaml
 
-from generator import words
 from generator.cards import addresses
 from generator.cards.model import (
     Card,
@@ -47,7 +46,7 @@ from generator.lang import (
     Text,
     on_one_line,
 )
-from generator.render.html import fact_title
+from generator.render.html import fact_about, fact_title
 from generator.render.obsidian import (
     Writer,
     block_id,
@@ -249,7 +248,7 @@ class _CardNote:
                 ]
             )
         if facts := self.edition.facts(self.card):
-            yield f"## {on_one_line(words.phrase('card.facts'))}"
+            yield f"## {_say('公开事实', 'Public facts')}"
             yield _facts(facts)
         if self.card.sources:
             yield f"## {_say('文献', 'Sources')}"
@@ -289,13 +288,17 @@ class _CardNote:
 
 
 def _facts(facts: Iterable[PublicFact]) -> str:
-    heads = ("panel.value", "common.what", "card.source", "card.as_of")
+    heads = [
+        _say("数值", "Value"),
+        _say("是什么", "What"),
+        _say("出处", "Source"),
+        _say("截至", "As of"),
+    ]
     rows = [
         row(
             [
                 escaped(fact.shown, table=True),
-                _cell(words.fill(words.phrase("card.fact"), name=fact.name, label=fact.label))
-                + (f"<br>{_derivation(fact)}" if fact.derived else ""),
+                _cell(fact_about(fact)) + (f"<br>{_derivation(fact)}" if fact.derived else ""),
                 f"[{escaped(fact.source.title, table=True)}](<{_url(fact.source.url)}>), "
                 f"{escaped(fact.source.where, table=True)} ({_opened(fact)})",
                 fact.as_of.isoformat(),
@@ -303,8 +306,7 @@ def _facts(facts: Iterable[PublicFact]) -> str:
         )
         for fact in facts
     ]
-    head = row([on_one_line(words.phrase(each)) for each in heads])
-    return "\n".join([head, row(["---:", "---", "---", "---"]), *rows])
+    return "\n".join([row(heads), row(["---:", "---", "---", "---"]), *rows])
 
 
 def _derivation(fact: PublicFact) -> str:
@@ -314,8 +316,8 @@ def _derivation(fact: PublicFact) -> str:
 def _opened(fact: PublicFact) -> str:
     """Whether somebody has read the place that a fact names."""
     if fact.source.opened is None:
-        return on_one_line(words.phrase("card.not_opened"))
-    return on_one_line(words.fill(words.phrase("card.opened"), day=fact.source.opened.isoformat()))
+        return _say("未读到原处，只读到转引", "not read there, but as quoted")
+    return _say(f"{fact.source.opened} 读过原处", f"read there on {fact.source.opened}")
 
 
 def _evidence_id(demo: str, device: str) -> str:

@@ -128,12 +128,16 @@ def evidence_anchor(demo: str, metric: str, device: str) -> str:
     return f"ev-{demo}-{metric}" + ("" if device == "cpu" else f"-{device}")
 
 
+def fact_about(fact: PublicFact) -> Text:
+    """What a public fact is: of what, and its key in words."""
+    return words.fill(words.phrase("card.fact"), name=fact.name, label=fact.label)
+
+
 def fact_title(fact: PublicFact) -> Text:
     """What a public fact is, and where it stands, in one line."""
-    about = words.fill(words.phrase("card.fact"), name=fact.name, label=fact.label)
     source, day = fact.source, fact.as_of.isoformat()
     line = words.phrase("card.fact_source")
-    return words.fill(line, fact=about, title=source.title, where=source.where, day=day)
+    return words.fill(line, fact=fact_about(fact), title=source.title, where=source.where, day=day)
 
 
 # --- sections ------------------------------------------------------------------------------------
