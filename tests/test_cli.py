@@ -92,7 +92,7 @@ def test_problems_are_printed_with_place_code_and_hint(base: Path) -> None:
     *lines, summary = done.stdout.splitlines()
     assert [line.split(" ")[:2] for line in lines[::2]] == [
         ["cards/numerics/float-bytes.md:17:34:", "claim-number"],
-        ["cards/numerics/float-bytes.md:59:67:", "claim-number"],
+        ["cards/numerics/float-bytes.md:60:67:", "claim-number"],
         ["cards/numerics/rounding.md:11:11:", "dead-related"],
     ]
     assert lines[5] == "  hint: Did you mean `float-bytes`?"
@@ -557,7 +557,7 @@ def test_refresh_mends_what_check_finds(base: Path) -> None:
     done = proofdeck("refresh", "--cards", "cards", cwd=base)
     assert done.stdout.splitlines() == [
         "cards/numerics/float-bytes.md:17:34: 9 B → 8 B",
-        "cards/numerics/float-bytes.md:59:67: 9 B → 8 B",
+        "cards/numerics/float-bytes.md:60:67: 9 B → 8 B",
         "2 numbers rewritten",
     ]
     assert (base / "cards/numerics/float-bytes.md").read_text() == before

@@ -32,12 +32,12 @@ def command(
     evidence: EvidenceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rewrite the cards' numbers from the evidence, and the evidence's words from the demos."""
+    """Rewrite the cards' numbers from evidence and public facts, and the evidence's words from the demos."""
     found, problems = load(cards, demos, evidence)
     changes: list[refresh.Change] = []
     reworded: list[Path] = []
     if found:
-        changes, rest = refresh.refresh(found.cards, found.evidence)
+        changes, rest = refresh.refresh(found.cards, found.evidence, found.facts)
         if not laboratory.of_base(cards, demos, evidence).packaged:
             reworded = refresh.reword(found.evidence)
         # What may not be read was not refreshed; all else that is wrong is for ``check`` to say.

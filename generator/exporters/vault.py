@@ -19,8 +19,19 @@ import yaml
 
 from generator import words
 from generator.cards import addresses
-from generator.cards.model import Card, CardLink, Citation, Claim, Given, LearningPath, Link, Module
+from generator.cards.model import (
+    Card,
+    CardLink,
+    Citation,
+    Claim,
+    Fact,
+    Given,
+    LearningPath,
+    Link,
+    Module,
+)
 from generator.edition.edition import DemoPanel, Edition
+from generator.evidence.facts import PublicFact
 from generator.evidence.verdicts import State
 from generator.graph import drawing as graph
 from generator.lang import (
@@ -36,6 +47,7 @@ from generator.lang import (
     Text,
     on_one_line,
 )
+from generator.render.html import fact_about, fact_title
 from generator.render.obsidian import (
     Writer,
     block_id,
@@ -239,6 +251,9 @@ class _CardNote:
                     ),
                 ]
             )
+        if facts := self.edition.facts(self.card):
+            yield f"## {on_one_line(words.phrase('card.facts'))}"
+            yield _facts(facts)
         if self.card.sources:
             yield f"## {on_one_line(words.phrase('card.sources'))}"
             yield "\n".join(
@@ -274,6 +289,40 @@ class _CardNote:
                 here = link(_path_note(path), "", escaped(on_one_line(path.title)))
                 lines.append(f"- {here} → {_card_link(self.edition, later.id)}")
         yield "\n".join(lines)
+
+
+def _facts(facts: Iterable[PublicFact]) -> str:
+    heads = [
+        on_one_line(words.phrase("panel.value")),
+        on_one_line(words.phrase("common.what")),
+        on_one_line(words.phrase("card.source")),
+        on_one_line(words.phrase("card.as_of")),
+    ]
+    rows = [
+        row(
+            [
+                escaped(fact.shown, table=True),
+                _cell(fact_about(fact)) + (f"<br>{_derivation(fact)}" if fact.derived else ""),
+                f"[{escaped(fact.source.title, table=True)}](<{_url(fact.source.url)}>), "
+                f"{escaped(fact.source.where, table=True)} ({_opened(fact)})",
+                fact.as_of.isoformat(),
+            ]
+        )
+        for fact in facts
+    ]
+    return "\n".join([row(heads), row(["---:", "---", "---", "---"]), *rows])
+
+
+def _derivation(fact: PublicFact) -> str:
+    return escaped(f"{fact.key} = {fact.derived}", table=True)
+
+
+def _opened(fact: PublicFact) -> str:
+    """Whether somebody has read the place that a fact names."""
+    if fact.source.opened is None:
+        return on_one_line(words.phrase("card.not_opened"))
+    day = fact.source.opened.isoformat()
+    return on_one_line(words.fill(words.phrase("card.opened"), day=day))
 
 
 def _evidence_id(demo: str, device: str) -> str:
@@ -320,18 +369,35 @@ class _LinkWriter:
                     state, shown + STATE_MARKS[state]
                 )
             case CardLink():
-                if found.card not in self.edition.library.cards:
-                    return label
-                block = f"#^{addresses.block(found.anchor, self.lang)}" if found.anchor else ""
-                return link(found.card, block, label, table=table)
+                return self._card_link(found, label, table)
+            case Fact():
+                return self._fact(found, label, table)
             case Citation():
                 source = self.card.sources[found.source]
-                title = f"{source.title}, {found.where or source.where}".replace('"', "'")
-                return f'[{label}](<{_url(source.url)}> "{escaped(title, table=table)}")'
+                title = f"{source.title}, {found.where or source.where}"
+                return _titled(label, source.url, title, table)
             case Given():
                 return label
             case _:
                 return f"[{label}](<{_url(found.url)}>)"
+
+    def _fact(self, found: Fact, label: str, table: bool) -> str:
+        fact = self.edition.fact(found)
+        if fact is None:
+            return label + STATE_MARKS["stale"]
+        return _titled(label, fact.source.url, fact_title(fact)[self.lang], table)
+
+    def _card_link(self, found: CardLink, label: str, table: bool) -> str:
+        if found.card not in self.edition.library.cards:
+            return label
+        block = f"#^{addresses.block(found.anchor, self.lang)}" if found.anchor else ""
+        return link(found.card, block, label, table=table)
+
+
+def _titled(label: str, address: str, title: str, table: bool) -> str:
+    """A link to a place in a work, which its title names."""
+    shown = escaped(title.replace('"', "'"), table=table)
+    return f'[{label}](<{_url(address)}> "{shown}")'
 
 
 def _url(address: str) -> str:

@@ -352,6 +352,11 @@ def test_the_home_page_counts_what_there_is(edition: Edition, trees: dict[str, E
     bounded = {"kahan_error"}
     proven = {metric for metric, wrong in claims if not wrong} - bounded
     works = {s.url for c in cards for s in c.sources.values()}
+    works |= {
+        "https://example.org/toy-gpu.pdf",
+        "https://example.org/toy-gpu",
+        "https://example.org/toy-model",
+    }
     assert [each["data-state"] for each in counts.all("div")[1:-2]] == [
         "proven",
         "bounded",
