@@ -1,12 +1,12 @@
-"""What whole commands cost as the number of cards grows, cold and after one edit.
+"""What whole commands cost as the number of cards grows: cold, with nothing changed, after an edit.
 
     python benchmarks/scale.py 100 1000
-    python benchmarks/scale.py --ours
+    python benchmarks/scale.py --ours --repeats 3
 
-Each step is a process of its own with an empty or a filled cache, on our cards or on made-up ones that
-break no rule (``synthetic.py``). Beside the seconds stand the processor's seconds, which hold better
-on a busy machine, and the ratio to the step's cold build; the last line compares a cold build of all
-outputs with MkDocs and Material on the same texts. Ratios within one run hold better than seconds.
+Each step is a process of its own, on our cards or on made-up ones that break no rule, and is compared with
+the same command on an empty cache and with `mkdocs build` and Material on the same texts. Where a step's
+cost a card grows with the base, something on a page, or in a rule, looks at all the others.
+Ratios within a run hold better than seconds, and the processors' seconds better than those on the clock.
 """
 
 from __future__ import annotations
@@ -14,110 +14,149 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+from benchmarks import plain_pages, synthetic
 
-import synthetic
-
-OURS = Path(__file__).parents[1]
-PROOFDECK = [sys.executable, "-c", "from generator.commands import main; main()"]
+OURS = Path(__file__).parents[1] / "cards"
+PROOFDECK = (sys.executable, "-c", "from generator.commands import main; main()")
+MKDOCS = "mkdocs build"
+SENTENCE = "Here the measured edit has added one more sentence than was written before."
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds on the clock, and of all processors."""
+    """Seconds on the clock, and those of all processors."""
 
     wall: float
     cpu: float
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What was measured of a base: its number of cards, its steps in their order, the bytes built."""
+
+    cards: int
+    costs: Mapping[str, Cost]
+    built: int
+
+
 def main() -> None:
-    """Measure each base that was asked for, and print what each step costs."""
+    """Measure each base that was asked for, print what each step costs, and how that grows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("sizes", type=int, nargs="*", help="numbers of made-up cards")
     parser.add_argument("--ours", action="store_true", help="measure our own cards as well")
-    arguments = parser.parse_args()
-    sizes: list[int | None] = [*([None] if arguments.ours else []), *sorted(set(arguments.sizes))]
-    for size in sizes or [100, 400]:
+    parser.add_argument("--repeats", type=int, default=1, help="of which the quickest counts")
+    asked = parser.parse_args()
+    if asked.ours:
         with tempfile.TemporaryDirectory() as name:
-            costs = measure(Path(name), size)
-        print(
-            f"{f'{size:,} made-up cards' if size else 'our cards':34}{'s':>8}{'cpu s':>8}{'ratio':>8}"
-        )
-        for step, cost in costs.items():
-            against = costs["check, cold" if step.startswith("check") else "build, cold"]
-            ratio = cost.wall / against.wall
-            print(f"{step:34}{cost.wall:8.2f}{cost.cpu:8.2f}{ratio:8.2f}")
-        ratio = costs["build, cold"].wall / costs["mkdocs build of the same texts"].wall
-        print(f"{'a cold build of all outputs, to that of mkdocs':50}{ratio:8.2f}\n")
+            shutil.copytree(OURS, Path(name) / "base" / "cards")
+            show("our cards", measure(Path(name), asked.repeats))
+    made_up = []
+    for size in sorted(set(asked.sizes)) or ([] if asked.ours else [100, 400]):
+        with tempfile.TemporaryDirectory() as name:
+            synthetic.write_base(Path(name) / "base" / "cards", size)
+            made_up.append(measure(Path(name), asked.repeats))
+        show("made-up cards", made_up[-1])
+    if len(made_up) > 1:
+        show_growth(made_up)
 
 
-def measure(folder: Path, size: int | None) -> Mapping[str, Cost]:
-    """What each step costs on a base of ``size`` made-up cards, or on ours."""
-    cards = folder / "base" / "cards"
-    if size:
-        synthetic.write_base(cards, size)
-    else:
-        shutil.copytree(OURS / "cards", cards)
-    synthetic.write_pages(folder / "pages", cards)
-    files = sorted(cards.rglob("*.md"))
+def measure(folder: Path, repeats: int) -> Base:
+    """What each step costs on the base in ``folder``, at its quickest."""
+    cards, out, cache = folder / "base" / "cards", folder / "dist", folder / "cache"
+    files = sorted(cards.glob("*/*.md"))
     card = files[len(files) // 2]
-    check = [*PROOFDECK, "check", "--cards", str(cards)]
-    build = [*PROOFDECK, "build", "--cards", str(cards), "--out", str(folder / "dist")]
+    original = card.read_text("utf-8")
+    edited = with_sentence(original)
+    build = (*PROOFDECK, "build", "--cards", str(cards), "--out", str(out))
+    check = (*PROOFDECK, "check", "--cards", str(cards))
+    config = plain_pages.write(folder / "pages", cards)
+    mkdocs = (sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", str(config))
     costs: dict[str, Cost] = {}
 
-    def step(name: str, command: list[str], before: Callable[[], object] = lambda: None) -> None:
-        before()
-        print(f"{name} …", file=sys.stderr)
-        costs[name] = run(command, folder)
+    def step(name: str, command: Sequence[str], text: str = original) -> None:
+        print(f"{len(files):,} cards: {name} …", file=sys.stderr)
+        card.write_text(text, "utf-8")
+        cost = run(command, cache)
+        costs[name] = min(cost, costs.get(name, cost), key=lambda each: each.wall)
 
-    step("build, cold", build)
-    step("build, nothing changed", build)
-    step("build, a card's text edited", build, lambda: edit(card, r"(?m)^- ", "- Anew: "))
-    step("build, a card's title edited", build, lambda: edit(card, "en: ", "en: New "))
-    step("check, cold", check, lambda: shutil.rmtree(folder / "cache"))
-    step("check, nothing changed", check)
-    step("check, a card's text edited", check, lambda: edit(card, r"(?m)^- ", "- Again: "))
-    mkdocs = [sys.executable, "-m", "mkdocs", "build", "--quiet"]
-    mkdocs += ["--config-file", str(folder / "pages" / "mkdocs.yml")]
-    step("mkdocs build of the same texts", mkdocs)
-    return costs
-
-
-def edit(card: Path, pattern: str, replacement: str) -> None:
-    """Change the first spot of the card's English half, or of its front matter, that ``pattern`` finds."""
-    text = card.read_text("utf-8")
-    half = text.index("# English") if pattern.startswith("(?m)") else 0
-    card.write_text(text[:half] + re.sub(pattern, replacement, text[half:], count=1), "utf-8")
+    for _ in range(repeats):
+        for made in (out, cache, folder / "pages" / "site"):
+            shutil.rmtree(made, ignore_errors=True)
+        step(MKDOCS, mkdocs)
+        step("build, cold", build)
+        step("build, nothing changed", build)
+        step("build, a card edited", build, edited)
+        step("build, its title edited", build, with_title(edited))
+        shutil.rmtree(cache)
+        step("check, cold", check)
+        step("check, nothing changed", check)
+        step("check, a card edited", check, edited)
+    built = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    return Base(len(files), costs, built)
 
 
-def run(command: list[str], folder: Path) -> Cost:
-    """What a process costs that has to succeed, and all that it starts."""
-    environment = {
-        **os.environ,
-        "PROOFDECK_CACHE": str(folder / "cache"),
-        "PYTHONPATH": str(OURS),
-        "NO_MKDOCS_2_WARNING": "true",
-    }
-    before, start = os.times(), time.perf_counter()
+def with_sentence(text: str) -> str:
+    """The card with one more sentence at the end of its English derivation."""
+    before, heading, after = text.partition("\n## Trade-offs\n")
+    return f"{before}\n{SENTENCE}\n{heading}{after}"
+
+
+def with_title(text: str) -> str:
+    """The card with one more word in its English title."""
+    return re.sub(r'^(title: .*\ben: "?)', r"\1Renamed ", text, count=1, flags=re.MULTILINE)
+
+
+def run(command: Sequence[str], cache: Path) -> Cost:
+    """What a command costs with all processes that it starts; its words end the program if it fails."""
+    settings = {"PROOFDECK_CACHE": str(cache), "NO_MKDOCS_2_WARNING": "true"}
+    before, start = _cpu(), time.perf_counter()
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        command, env=os.environ | settings, capture_output=True, text=True, check=False
     )
-    wall, after = time.perf_counter() - start, os.times()
+    cost = Cost(time.perf_counter() - start, _cpu() - before)
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
-    cpu = (
-        after.children_user + after.children_system - before.children_user - before.children_system
-    )
-    return Cost(wall, cpu)
+    return cost
+
+
+def _cpu() -> float:
+    """The processors' seconds of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def show(title: str, base: Base) -> None:
+    """A line a step: its seconds, and the clock's in ratio to the cold command's and to MkDocs'."""
+    print(f"\n{f'{base.cards:,} {title}':26}{'s':>9}{'CPU s':>9}{'to cold':>9}{'to MkDocs':>11}")
+    for name, cost in base.costs.items():
+        line = f"{name:26}{cost.wall:9.2f}{cost.cpu:9.2f}"
+        if name != MKDOCS:
+            cold = base.costs[f"{name.partition(',')[0]}, cold"]
+            line += f"{cost.wall / cold.wall:9.2f}{cost.wall / base.costs[MKDOCS].wall:11.2f}"
+        print(line)
+
+
+def show_growth(bases: Sequence[Base]) -> None:
+    """A line a step: what it costs a card at each size, and the largest base's in ratio to the smallest's."""
+    sizes = "".join(f"{base.cards:>9,}" for base in bases)
+    print(f"\n{'a card':26}{sizes}{'ratio':>9}")
+    for name in bases[0].costs:
+        _show_row(f"{name}, ms", [base.costs[name].wall * 1000 / base.cards for base in bases])
+    _show_row("built, KiB", [base.built / 1024 / base.cards for base in bases])
+
+
+def _show_row(name: str, row: Sequence[float]) -> None:
+    print(f"{name:26}" + "".join(f"{each:9,.1f}" for each in row) + f"{row[-1] / row[0]:9.2f}")
 
 
 if __name__ == "__main__":

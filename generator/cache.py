@@ -19,11 +19,11 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from generator.workers import spread
 
@@ -54,6 +54,14 @@ def default_folder() -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Later(Generic[T]):
+    """A value that is read, or made, when it is asked for; ``digest`` tells all that it is made from."""
+
+    digest: str
+    get: Callable[[], T] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Cache:
     """Values by what they were made from; without a ``folder`` nothing is kept."""
 
@@ -72,7 +80,7 @@ class Cache:
         folder = self.folder if self.folder and _is_private(self.folder) else None
         if folder is None:
             return spread(make, range(len(sources)))
-        files = [_file(folder, kind, source) for source in sources]
+        files = [_file(folder, _digest(kind, source)) for source in sources]
         found = [_read(file) for file in files]
 
         def kept(index: int) -> bytes:
@@ -84,6 +92,24 @@ class Cache:
         for index, made in zip(missing, spread(kept, missing), strict=True):
             found[index] = [pickle.loads(made)]
         return [value for entry in found if entry is not None for value in entry]
+
+    def later(
+        self, kind: str, sources: Sequence[object], make: Callable[[int], T]
+    ) -> list[Later[T]]:
+        """As ``each``; what is kept is read when it is asked for, what is missing made at once."""
+        digests = [_digest(kind, source) for source in sources]
+        if not self.folder or not _is_private(self.folder):
+            made = spread(make, range(len(sources)))
+            return [Later(*each) for each in zip(digests, map(_same, made), strict=True)]
+        missing = [
+            at for at, digest in enumerate(digests) if not _file(self.folder, digest).is_file()
+        ]
+        self.each(kind, [sources[at] for at in missing], lambda index: make(missing[index]))
+
+        def one(index: int) -> T:
+            return self.get(kind, sources[index], lambda: make(index))
+
+        return [Later(digest, partial(one, at)) for at, digest in enumerate(digests)]
 
     def prune(self) -> None:
         """Delete what was not used for longest, until the folder holds no more than it may."""
@@ -138,9 +164,16 @@ def _is_private(folder: Path) -> bool:
     )
 
 
-def _file(folder: Path, kind: str, source: object) -> Path:
-    key = hashlib.sha256(f"{program()}\n{kind}\n{source!r}".encode()).hexdigest()
-    return Path(f"{folder}/{key[:2]}/{key}")
+def _same(value: T) -> Callable[[], T]:
+    return lambda: value
+
+
+def _digest(kind: str, source: object) -> str:
+    return hashlib.sha256(f"{program()}\n{kind}\n{source!r}".encode()).hexdigest()
+
+
+def _file(folder: Path, digest: str) -> Path:
+    return Path(f"{folder}/{digest[:2]}/{digest}")
 
 
 def _read(path: Path) -> list[Any] | None:

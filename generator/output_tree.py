@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
+from generator.workers import spread
 from runnable_demos.lab.files import locked, write
 
 MANIFEST = ".proofdeck"
@@ -123,11 +124,9 @@ def _naming(out: Path) -> Iterator[None]:
 
 def _note(new: Path) -> None:
     """Write the manifest of a finished tree."""
-    files = {
-        path.relative_to(new).as_posix(): _digest(path)
-        for path in sorted(new.rglob("*"))
-        if path.is_file()
-    }
+    paths = [path for path in sorted(new.rglob("*")) if path.is_file()]
+    names = [path.relative_to(new).as_posix() for path in paths]
+    files = dict(zip(names, spread(_digest, paths), strict=True))
     text = json.dumps({"about": _ABOUT, "files": files}, ensure_ascii=False, indent=0)
     write(new / MANIFEST, f"{text}\n".encode())
 
@@ -139,6 +138,20 @@ def _written(tree: Path) -> Mapping[str, str] | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return files if isinstance(files, dict) else None
+
+
+def _unchanged(tree: Path, written: Mapping[str, str]) -> set[str]:
+    """The files of a tree that are what a build has written."""
+
+    def is_ours(name: str) -> bool:
+        path = tree / name
+        try:
+            return stat.S_ISREG(path.lstat().st_mode) and _digest(path) == written[name]
+        except (OSError, ValueError):  # a build can read what it wrote, under a name that can be
+            return False
+
+    names = list(written)
+    return {name for name, ours in zip(names, spread(is_ours, names), strict=True) if ours}
 
 
 def _digest(file: Path) -> str:
@@ -174,7 +187,8 @@ class _Carrier:
     """Carries what is not ``written`` from one tree into another."""
 
     def __init__(self, old: Path, new: Path, written: Mapping[str, str], kept: Kept) -> None:
-        self.new, self.written, self.kept = new, written, kept
+        self.new, self.kept = new, kept
+        self.ours = _unchanged(old, written)
         self.device = old.lstat().st_dev
         self.folders = {
             above.as_posix() for name in written for above in PurePath(name).parents
@@ -213,7 +227,7 @@ class _Carrier:
         return carried
 
     def _file(self, path: Path, goal: Path, name: str, foreign: bool) -> bool:
-        if not foreign and self._is_ours(path, name):
+        if not foreign and name in self.ours:
             return False
         goal = _free(goal, lambda there: _is_same(path, there))
         if os.path.lexists(goal):
@@ -223,14 +237,6 @@ class _Carrier:
         if not foreign:
             self._tell(name, goal)
         return True
-
-    def _is_ours(self, path: Path, name: str) -> bool:
-        if name not in self.written or not stat.S_ISREG(path.lstat().st_mode):
-            return False
-        try:
-            return _digest(path) == self.written[name]
-        except PermissionError:  # the build could read what it wrote
-            return False
 
     def _tell(self, name: str, goal: Path) -> None:
         there = goal.relative_to(self.new).as_posix() + ("/" if name.endswith("/") else "")

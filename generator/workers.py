@@ -1,28 +1,32 @@
-"""The same work for many things, on as many cores as there are."""
+"""The same work for many things, or different works, on as many cores as there are."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import connection, current_process, get_all_start_methods, get_context
+from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 FEW = 8
-"""Things for which a second process is not worth its start."""
+"""Things for which a second process is not worth its start, where little is to be done for each."""
 
 
-def spread(work: Callable[[T], R], things: Sequence[T]) -> list[R]:
+def spread(work: Callable[[T], R], things: Sequence[T], few: int = FEW) -> list[R]:
     """``[work(thing) for thing in things]``; each core takes its share in a process forked from this one.
+
+    For ``few`` things no process is worth its start.
 
     What ``work`` returns is pickled on its way here. A share whose process fails or dies is done
     here, so that errors are raised as if there were one process. Where processes cannot be forked
     safely (no ``fork``, or threads that run) there is one.
     """
-    cores = min(_cores(), len(things) // FEW) if _may_fork() else 1
+    cores = min(_cores(), len(things) // few) if _may_fork() else 1
     if cores < 2:
         return [work(thing) for thing in things]
     context = get_context("fork")
@@ -43,6 +47,57 @@ def spread(work: Callable[[T], R], things: Sequence[T]) -> list[R]:
             found[core] = [work(thing) for thing in things[core::cores]]
         process.join()
     return [found[index % cores][index // cores] for index in range(len(things))]
+
+
+def side_by_side(jobs: Mapping[str, Callable[[], None]], starting: Callable[[str], None]) -> None:
+    """Do all ``jobs``, whose work is on the disk; ``starting`` is told the name of each.
+
+    As many run at once as there are cores, each in a process forked from this one; where none can be
+    forked safely, one after another. What a process began and failed in is done again here, so that
+    errors are raised as if there were one process. When this returns or raises, no job runs.
+    """
+    cores = min(_cores(), len(jobs)) if _may_fork() else 1
+    waiting = deque(jobs)
+    if cores < 2:
+        for name in waiting:
+            starting(name)
+            jobs[name]()
+        return
+    context = get_context("fork")
+    running: dict[connection.Connection, tuple[str, BaseProcess]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < cores:
+                name = waiting.popleft()
+                starting(name)
+                here, there = context.Pipe(duplex=False)
+                work = (there, lambda job: job(), [jobs[name]])
+                # No daemon, which might not fork for its own work.
+                process: BaseProcess = context.Process(target=_send, args=work)
+                process.start()
+                there.close()
+                running[here] = name, process
+            ended = connection.wait(list(running))
+            for here in [each for each in running if each in ended]:
+                name, process = running[here]
+                done = _has_come(here)
+                process.join()
+                del running[here]
+                if not done:
+                    jobs[name]()
+    finally:
+        for _, process in running.values():
+            process.terminate()
+            process.join()
+
+
+def _has_come(here: connection.Connection) -> bool:
+    """Whether the other process has done its work, since it ends without a word where it fails."""
+    try:
+        here.recv()
+    except (EOFError, OSError):
+        return False
+    return True
 
 
 def _send(there: connection.Connection, work: Callable[[T], R], share: Sequence[T]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -121,9 +120,14 @@ def on_env(env: Any, config: Any, **_: Any) -> Any:
     env.globals["theme_words"] = {
         name: lang.on_one_line(text) for name, text in words.group("theme").items()
     }
-    if set(config.plugins) == set(config.hooks):  # what another plugin adds to pages, nobody knows
+    if _is_alone(config):
         env.template_class = _keeping(config)
     return env
+
+
+def _is_alone(config: Any) -> bool:
+    """Whether no other plugin adds to pages what nobody here knows."""
+    return set(config.plugins) == set(config.hooks)
 
 
 def _keeping(config: Any) -> type[Template]:
@@ -139,16 +143,20 @@ def _keeping(config: Any) -> type[Template]:
     class Keeping(Template):
         def render(self, *args: Any, **kwargs: Any) -> str:
             context = dict(*args, **kwargs)
-            draw = partial(super().render, context)
             page = context.get("page")
             if page is None:
-                return draw()
+                return super().render(context)
             beside = [
                 other and (other.url, other.meta["plain"])
                 for other in (page.previous_page, page.next_page)
             ]
-            own = made.pages[page.file.src_uri].digest
-            source = (self.name, shared, own, page.canonical_url, beside)
+            own = made.pages[page.file.src_uri]
+
+            def draw() -> str:
+                page.content = own.body
+                return super(Keeping, self).render(context)
+
+            source = (self.name, shared, own.digest, page.canonical_url, beside)
             return made.cache.get("page", source, draw)
 
     return Keeping
@@ -171,12 +179,19 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_page_content(_: str, page: Any, config: Any, **__: Any) -> Markup:
-    """The body of a page, and its contents list."""
+    """The body of a page, unless it is read when the page is drawn, and its contents list."""
     made: Website = config.extra[_SITE]
     own = made.pages[page.file.src_uri]
     page.toc = TableOfContents([AnchorLink(bilingual(h.title), h.anchor, 1) for h in own.headings])
     page.update_date = own.updated.isoformat()
-    return own.body
+    return Markup() if _is_alone(config) else own.body
+
+
+def on_post_build(config: Any) -> None:
+    """Keep the cache within its bound, however often a preview builds; an export's command does it itself."""
+    made: Website = config.extra[_SITE]
+    if site.prepared.get() is None:
+        made.cache.prune()
 
 
 def on_page_context(context: Any, page: Any, **_: Any) -> Any:

@@ -1,6 +1,6 @@
 """A base in which every text is an attack.
 
-Its fields are found from the schemas of front matter, syllabus and records, so that a new field is
+Its fields are found from the schemas of front matter, syllabus, facts and records, so that a new field is
 attacked as well: a text that its schema takes is one, and a name that it refuses has to be given
 here, or writing the base fails.
 """
@@ -12,6 +12,7 @@ import itertools
 import re
 import string
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -20,6 +21,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from generator.cards import syllabus
 from generator.cards.front_matter import FrontMatter
+from generator.evidence import fact_file
 from generator.lang import LANGS
 from runnable_demos.lab import records
 from runnable_demos.lab.metrics import Record
@@ -41,7 +43,7 @@ KINDS = (
 )
 """Kinds of hostile text: markup, template, script, address, note, entity, YAML, include."""
 HIDDEN = "\u202ednert\u202c \u2028 x"
-"""What turns a text around or ends its line; only a record may hold it, since cards and syllabus are refused."""
+"""What turns a text around or ends its line; only a record may hold it, since cards, syllabus and facts are refused."""
 
 DEMOS = Path(__file__).parent / "library" / "runnable_demos"
 _number = itertools.count(1)
@@ -169,6 +171,7 @@ def half(lang: str) -> str:
 - **{text[1]}** *{text[2]}* {listing(code[0])}
 - [4×](claim:float_sums/additions_ratio) [{text[3]}](https://x.example/a'b?c=&lt;d)
 - [{text[4]}](source:work "{plain(attack())}") [{text[5]}](card:one) [{text[6]}](given:)
+- [16 GB](fact:card/memory) [3](fact:card/power)
 - [5×](wrong:float_sums/additions_ratio) {claims} $\\text{{<b onclick=x>}}$
 
 ## {heads[3]}
@@ -209,6 +212,23 @@ def half(lang: str) -> str:
 
 {text[15]}
 """
+
+
+def facts() -> str:
+    """An entry of ``facts.yml`` whose words are attacks."""
+    entry = filled(
+        fact_file._Entry,
+        {
+            "kind": "device",
+            "as_of": date(2026, 11, 29),
+            "source.url": "https://x.example/'onmouseover='window.pwn=1'&lt;b&gt;",
+            "source.opened": date(2026, 11, 29),
+            "sources": {},
+            "derived": {"memory": attack()},
+            "labels": {"power": {lang: attack() for lang in LANGS}},
+        },
+    )
+    return yaml.safe_dump({"card": {**entry, "memory": "16 GB", "power": 3}}, allow_unicode=True)
 
 
 def card(name: str, needed: list[str], formerly: list[str]) -> str:
@@ -270,6 +290,7 @@ def write(folder: Path) -> None:
     path_ = filled(syllabus._Path, {"id": "way", "cards": ["one", "planned", "two"]})
     text = yaml.safe_dump({"modules": modules, "paths": [path_]}, allow_unicode=True)
     (folder / "cards" / "modules.yml").write_text(text, encoding="utf-8")
+    (folder / "cards" / "facts.yml").write_text(facts(), encoding="utf-8")
     for name, needed, formerly in (("one", [], ["before"]), ("two", ["one", "planned"], [])):
         file = folder / "cards" / "module" / f"{name}.md"
         file.write_text(card(name, needed, formerly), encoding="utf-8")

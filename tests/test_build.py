@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 
@@ -20,6 +22,7 @@ from generator.library.library import Library
 from generator.output_tree import Kept
 from tests.exporters.html_tree import read
 
+ROOT = Path(__file__).parents[1]
 BASE = Path(__file__).parent / "library"
 DEMOS = BASE / "runnable_demos"
 
@@ -99,6 +102,49 @@ def test_an_exporter_that_fails_leaves_the_last_build_whole(
     assert list(tmp_path.iterdir()) == [out]
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors cannot be taken away")
+def test_one_core_builds_what_several_do(tmp_path: Path) -> None:
+    """Exporters side by side write what they write one after another; a cache may be there or not."""
+    shutil.copytree(BASE, tmp_path, dirs_exist_ok=True)
+    one = sorted(os.sched_getaffinity(0))[:1]
+    built = {}
+    for name, cores in (("alone", one), ("together", os.sched_getaffinity(0))):
+        for kept in ("", str(tmp_path / "cache")):
+            subprocess.run(
+                [Path(sys.executable).with_name("proofdeck"), "build", "--out", "dist"],
+                cwd=tmp_path,
+                env={**os.environ, "PROOFDECK_CACHE": kept},
+                preexec_fn=partial(os.sched_setaffinity, 0, cores),
+                capture_output=True,
+                check=True,
+            )
+            built[name, bool(kept)] = tree(tmp_path / "dist")
+    assert len(built) == 4
+    assert all(each == built["alone", False] for each in built.values())
+
+
+def test_what_an_exporter_left_half_made_is_cleared_before_it_tries_again(
+    small: Library, tmp_path: Path
+) -> None:
+    """A process that dies in the middle leaves a folder, or a file, which the next try does not find."""
+    for entry, half in (("twice/index.html", "twice/half.html"), ("twice.html", "twice.html")):
+        exporter = ModuleType("twice")
+        exporter.NAME, exporter.ENTRY = "twice", entry  # type: ignore[attr-defined]
+
+        def export(_: object, out: Path, entry: str = entry) -> None:
+            file = out / Path(entry).name if "/" in entry else out
+            file.parent.mkdir(exist_ok=True)
+            with file.open("x") as opened:
+                opened.write("whole")
+
+        exporter.export = export  # type: ignore[attr-defined]
+        (tmp_path / half).parent.mkdir(exist_ok=True)
+        (tmp_path / half).write_text("half")
+        exporters._export(cast(exporters.Exporter, exporter), bind(small, DEMOS), tmp_path)
+        assert tree(tmp_path).pop(entry) == b"whole"
+        assert "twice/half.html" not in tree(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["cards", "cards/numerics", "dist", "dist/cache"])
 def test_a_cache_among_cards_or_outputs_is_refused(tmp_path: Path, name: str) -> None:
     """It would be taken for a module, or for a reader's own files; nothing is written."""
@@ -115,6 +161,43 @@ def test_a_cache_among_cards_or_outputs_is_refused(tmp_path: Path, name: str) ->
     assert done.returncode == 2
     assert f"the cache {name} stands in" in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_check_writes_no_cache_among_the_cards(tmp_path: Path) -> None:
+    """Where the cache's folder stands there, the check keeps nothing, and says what it always says."""
+    shutil.copytree(BASE, tmp_path, dirs_exist_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+    command = [Path(sys.executable).with_name("proofdeck"), "check"]
+    environment = {**os.environ, "PROOFDECK_CACHE": "cards/kept"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("program", [["proofdeck", "check"], ["mkdocs", "build", "--quiet"]])
+def test_whatever_fills_the_cache_keeps_it_within_its_bound(
+    tmp_path: Path, program: list[str]
+) -> None:
+    """A check and MkDocs alone clear what a killed build left, as a build does."""
+    shutil.copytree(BASE, tmp_path / "base")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path / "base")
+    (tmp_path / "base" / "generator").mkdir()  # which its settings watch
+    shutil.copytree(ROOT / "site_overrides", tmp_path / "base" / "site_overrides")
+    left = tmp_path / "cache" / "ab" / ".proofdeck-left"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    os.utime(left, (1, 1))
+    done = subprocess.run(
+        [Path(sys.executable).with_name(program[0]), *program[1:]],
+        cwd=tmp_path / "base",
+        env={**os.environ, "PROOFDECK_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "cache").rglob("*"))) > 10
+    assert not left.exists()
 
 
 def test_zensical_builds_the_exported_pages(tmp_path: Path) -> None:

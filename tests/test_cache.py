@@ -209,6 +209,36 @@ def test_each_source_has_its_own_value(tmp_path: Path) -> None:
     assert made[2:4] == [1, 3]
 
 
+def test_what_is_kept_is_read_when_it_is_asked_for(tmp_path: Path) -> None:
+    """Only the missing one of three is made at once, and none that is kept; its digest tells each one's source."""
+    made: list[int] = []
+
+    def make(index: int) -> str:
+        made.append(index)
+        return f"value {index}"
+
+    store = Cache(tmp_path)
+    first = store.later("kind", ["a", "b"], make)
+    assert made == [0, 1]
+    second = store.later("kind", ["a", "c", "b"], make)
+    assert made == [0, 1, 0 + 1]
+    assert [each.get() for each in first] == ["value 0", "value 1"]
+    assert [each.get() for each in second] == ["value 0", "value 1", "value 1"]
+    assert len({each.digest for each in (*first, *second)}) == 3
+    assert [each.digest for each in first] == [second[0].digest, second[2].digest]
+
+
+def test_what_is_asked_for_too_late_is_made_again(tmp_path: Path) -> None:
+    """A value whose file is spoilt or deleted in the meantime comes all the same; without a folder, too."""
+    for store in (Cache(tmp_path), Cache(None)):
+        late = store.later("kind", ["a", "b"], lambda index: f"value {index}")
+        for path in kept(tmp_path):
+            path.write_bytes(b"spoilt")
+        assert [each.get() for each in late] == ["value 0", "value 1"]
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        assert [each.get() for each in late] == ["value 0", "value 1"]
+
+
 def test_what_fails_is_not_kept(tmp_path: Path) -> None:
     """An error of the maker comes through, and the next one is asked."""
 

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from generator import commands, site_url
 from generator.problems import Place, Problem
@@ -91,7 +92,7 @@ def test_problems_are_printed_with_place_code_and_hint(base: Path) -> None:
     *lines, summary = done.stdout.splitlines()
     assert [line.split(" ")[:2] for line in lines[::2]] == [
         ["cards/numerics/float-bytes.md:17:34:", "claim-number"],
-        ["cards/numerics/float-bytes.md:59:67:", "claim-number"],
+        ["cards/numerics/float-bytes.md:60:67:", "claim-number"],
         ["cards/numerics/rounding.md:11:11:", "dead-related"],
     ]
     assert lines[5] == "  hint: Did you mean `float-bytes`?"
@@ -210,6 +211,34 @@ def test_demos_that_may_not_be_read_are_not_taken_for_none(open_base: Path, clos
         assert done.stderr.endswith(": Permission denied\n")
 
 
+@pytest.mark.parametrize("closed", ["runnable_demos", "runnable_demos/float_sums.py"])
+def test_a_demo_that_may_not_be_read_is_not_taken_for_gone(open_base: Path, closed: str) -> None:
+    """Nobody is told to delete its record: the demo is named, once, and the code is 3."""
+    evidence = (open_base / "runnable_demos/evidence").rename(open_base / "evidence")
+    (open_base / closed).chmod(0)
+    folders = ["--cards", open_base / "cards", "--evidence", evidence]
+    done = proofdeck("check", *folders, prelude=NOBODY)
+    line, _, summary = done.stdout.splitlines()
+    assert line.startswith(f"{open_base}/runnable_demos/float_sums.py:1:1: unreadable ")
+    assert (done.returncode, summary) == (3, "3 cards, 22 claims: 1 error, 0 warnings")
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "runnable_demos/evidence",
+        "runnable_demos/evidence/float_sums.cpu.json",
+        "cards/numerics/rounding.md",
+    ],
+)
+def test_what_may_not_be_read_is_not_taken_for_refreshed(open_base: Path, closed: str) -> None:
+    """What ``refresh`` had to pass over is named, and the code is 3."""
+    (open_base / closed).chmod(0)
+    done = proofdeck("refresh", "--cards", open_base / "cards", prelude=NOBODY)
+    assert done.returncode == 3, done
+    assert f"{open_base / closed}:1:1: unreadable " in done.stdout
+
+
 def test_a_pipe_that_closes_early_is_no_error(base: Path) -> None:
     """``proofdeck check | head`` ends without a traceback."""
     for name in ("rounding", "kahan-sum", "float-bytes"):
@@ -306,7 +335,7 @@ def test_nothing_that_is_not_ours_is_replaced(base: Path, command: list[str]) ->
     (base / "home").mkdir()
     (base / "home" / "thesis.tex").touch()
     before = tree(base)
-    for out in ("home", "home/thesis.tex", ".", "cards", "cards/numerics/dist"):
+    for out in ("home", "home/thesis.tex", "home/thesis.tex/x/y", ".", "cards", "cards/x/dist"):
         done = proofdeck(*command, out, "--cards", "cards", cwd=base)
         assert (done.returncode, done.stdout.count("\n") <= 1) == (2, True), out
         assert done.stderr.startswith("error: ")
@@ -528,7 +557,7 @@ def test_refresh_mends_what_check_finds(base: Path) -> None:
     done = proofdeck("refresh", "--cards", "cards", cwd=base)
     assert done.stdout.splitlines() == [
         "cards/numerics/float-bytes.md:17:34: 9 B → 8 B",
-        "cards/numerics/float-bytes.md:59:67: 9 B → 8 B",
+        "cards/numerics/float-bytes.md:60:67: 9 B → 8 B",
         "2 numbers rewritten",
     ]
     assert (base / "cards/numerics/float-bytes.md").read_text() == before
@@ -575,6 +604,56 @@ def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
     assert done.stderr
 
 
+FOLDERS = {
+    "check": ("--demos", "--evidence"),
+    "refresh": ("--demos", "--evidence"),
+    "build": ("--demos", "--evidence"),
+    "export-pages out": ("--demos", "--evidence"),
+    "verify": ("--cards", "--demos", "--evidence"),
+    "demo list": ("--cards", "--demos", "--evidence"),
+    "demo run float_sums": ("--cards", "--demos", "--evidence"),
+    "demo record-gpu": ("--cards", "--demos", "--evidence"),
+}
+"""The options of each command that name a folder, but ``--cards`` where a problem tells of it."""
+
+
+@pytest.mark.parametrize("command", FOLDERS)
+def test_a_folder_that_is_named_has_to_be_there(
+    base: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """One line names option and folder, before anything is read, run or written."""
+    monkeypatch.chdir(base)
+    Path("file").touch()
+    before = tree(base)
+    for option in FOLDERS[command]:
+        for name, what in (
+            ("nowhere", "there is no folder nowhere"),
+            ("file", "file is not a folder"),
+            ("\x1b[bold]", "there is no folder \\u001b[bold]"),
+        ):
+            done = CliRunner().invoke(commands.app(), [*command.split(), option, name])
+            assert (done.exit_code, done.stdout) == (2, ""), (option, name, done.output)
+            assert done.stderr.splitlines() == [
+                f"error: {what} ({option})",
+                f"  hint: Name a folder that exists, or leave {option} out.",
+            ]
+    assert tree(base) == before
+
+
+def test_a_folder_that_nobody_named_may_be_missing(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Demos are listed where there are neither cards nor evidence."""
+    monkeypatch.chdir(base)
+    shutil.rmtree("runnable_demos/evidence")
+    shutil.rmtree("cards")
+    listed = CliRunner().invoke(
+        commands.app(), ["demo", "list", "--json", "--demos", "runnable_demos"]
+    )
+    assert (listed.exit_code, listed.stderr) == (0, "")
+    assert {each["evidence"]["cpu"]["state"] for each in json.loads(listed.stdout)} == {"missing"}
+
+
 def test_the_version_is_the_distributions() -> None:
     """``--version`` names the program and what is installed."""
     assert proofdeck("--version").stdout == f"proofdeck {metadata.version('proofdeck')}\n"
@@ -605,3 +684,35 @@ def test_every_command_explains_itself() -> None:
         done = proofdeck(*command.NAME.split(), "--help")
         assert done.returncode == 0
         assert "Usage: proofdeck" in done.stdout
+
+
+DEFAULTS = {
+    "--cards": "cards",
+    "--demos": "(runnable_demos beside the cards, else proofdeck's own)",
+    "--evidence": "(DEMOS/evidence)",
+    "--lang": "(the terminal's)",
+    "--out": "dist",
+    "--time-limit": "600.0",
+    "--within": "480.0",
+}
+"""What an option stands at where it is left out, in whichever command takes it."""
+
+
+@pytest.mark.parametrize("command", commands.discover(), ids=lambda each: each.NAME)
+def test_the_help_says_what_stands_where_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, command: commands.Command
+) -> None:
+    """Each option and argument that falls back on something names it: nothing is lost as markup."""
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = CliRunner().invoke(commands.app(), [*command.NAME.split(), "--help"]).stdout
+    rows = re.findall(r"^│[ *]+(\S+) (.*)│$", shown, re.MULTILINE)
+    wanted = {name: f"[default: {DEFAULTS[name]}]" for name, _ in rows if name in DEFAULTS}
+    match command.NAME:
+        case "verify":
+            wanted |= {"--device": "[default: cpu]", "names...": "[default: (all)]"}
+        case "demo run":
+            wanted |= {"--device": "[default: auto]", "--size": "[default: full]"}
+    parts = {name: text.partition("[default: ") for name, text in rows}
+    found = {name: f"{at}{rest.rstrip()}" for name, (_, at, rest) in parts.items() if at}
+    assert found == wanted
+    assert " ." not in shown

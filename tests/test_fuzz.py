@@ -25,6 +25,7 @@ from generator.checks import Base
 from generator.edition.edition import bind
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
+from generator.evidence import fact_file
 from generator.evidence.evidence import load_evidence
 from generator.exporters import handbook, vault
 from generator.library import library
@@ -40,6 +41,7 @@ BASE = Path(__file__).parent / "library"
 PATH = (BASE / "cards/numerics/kahan-sum.md").as_posix()
 CARD = Path(PATH).read_text(encoding="utf-8")
 MODULES = (BASE / "cards" / "modules.yml").read_text(encoding="utf-8")
+FACTS = (BASE / "cards" / "facts.yml").read_text(encoding="utf-8")
 RECORD = (BASE / "runnable_demos/evidence/float_sums.cpu.json").read_text(encoding="utf-8")
 
 EXAMPLES = int(os.environ.get("PROOFDECK_FUZZ", "25"))
@@ -80,10 +82,13 @@ def sound(problems: Iterable[Problem], text: str, path: str) -> None:
 
 
 class _Everything:
-    """Every card is written and every claim holds."""
+    """Every card is written, every claim holds, and no fact is known."""
 
     def verdict(self, claim: object) -> str:  # noqa: ARG002
         return "proven"
+
+    def fact(self, link: object) -> None:
+        """There is none."""
 
     def is_written(self, card: str) -> bool:  # noqa: ARG002
         return True
@@ -100,7 +105,7 @@ def used(text: str) -> None:
             return
         others = [each for name, each in LOADED.cards.items() if name != card.id]
         cards = (*others, card)
-        base = Base(Contents(LOADED.root, PLAN, cards, frozenset(), LOADED.evidence))
+        base = Base(Contents(LOADED.root, PLAN, cards, frozenset(), LOADED.evidence, LOADED.facts))
         found = checks.run(base)
         sound(found, text, PATH)
         _drawn(card)
@@ -136,6 +141,7 @@ def _exported(base: Library) -> None:
 MARKS = st.sampled_from(
     ["汉", "字", "，", "“", "”", "……", "——", "a", "GPU", "3", "16 B", "%", "$x$", "$", "$$", "`c`", "`", "```",
      "~~~", "**", "*", "_", "~~", "==", "[", "]", "(", ")", "![", "[[", "]]", "](given:)", "[3%](claim:a/b)",
+     "[16 GB](fact:toy-gpu/memory)",
      "[8 B](claim:float_sums/bytes_per_number)", "[x](card:rounding)", "[x](card:rounding#", "<https://x.org>",
      "<a@b.org>", "[<https://x.org>](card:rounding)", "[a](https://x.org 'b')", "[a](https%3A//x.org)", "[r]: x",
      "[r]: https://x.org 'y'", "[r]", "[^1]", "<b>", "</b>", "<!-- #i -->", "<!--", "-->", "&amp;", "&#0;",
@@ -266,6 +272,19 @@ def test_any_syllabus(yaml: str, row: int, gone: int) -> None:
         with bounded():
             _, problems = syllabus.read(text, "modules.yml")
             sound(problems, text, "modules.yml")
+
+
+@given(YAML, st.integers(0, FACTS.count("\n")), st.integers(0, 3))
+@fuzzed
+def test_any_facts(yaml: str, row: int, gone: int) -> None:
+    """Whatever stands in ``facts.yml``; what is left of it names its sources."""
+    rows = FACTS.split("\n")
+    for text in (yaml, "\n".join([*rows[:row], yaml, *rows[row + gone :]])):
+        with bounded():
+            facts, problems = fact_file.read(text, "facts.yml")
+            sound(problems, text, "facts.yml")
+            for keys in facts.entries.values():
+                assert all(fact.source.url.startswith("https://") for fact in keys.values())
 
 
 @given(st.integers(0, len(RECORD)), st.integers(0, 40), TEXTS)

@@ -111,7 +111,7 @@ def test_no_text_steers_the_terminal(base: Path, options: list[str]) -> None:
     try:
         done = CliRunner().invoke(
             commands.app(),
-            ["check", "--cards", str(base / "cards"), "--demos", str(base / "none"), *options],
+            ["check", "--cards", str(base / "cards"), "--demos", str(base / "cards"), *options],
         )
     finally:
         odd.unlink()

@@ -18,6 +18,7 @@ from generator import checks
 from generator.cache import NOTHING_KEPT, Cache
 from generator.edition.edition import bind
 from generator.edition.website import website
+from generator.evidence.facts import PublicFact
 from generator.exporters import handbook, vault
 from generator.problems import Problem
 from runnable_demos.lab import records
@@ -36,7 +37,7 @@ def outputs(folder: Path, cache: Cache) -> tuple[dict[str, bytes], list[Problem]
         return {}, problems
     edition = bind(found, demos, cache)
     made = website(edition, "https://cards.example/", "")
-    files = {path: repr(page).encode() for path, page in made.pages.items()}
+    files = {path: f"{page}\n{page.body}".encode() for path, page in made.pages.items()}
     files |= made.files
     files["handbook"] = handbook.make(edition).encode()
     files |= {name: text.encode() for name, text in vault._notes(edition)}
@@ -138,8 +139,8 @@ def another_syllabus(folder: Path, turn: random.Random) -> None:
 def another_run(folder: Path, turn: random.Random) -> None:
     """A record with another day in it, written as the laboratory writes it."""
     path = folder / "runnable_demos" / "evidence" / "float_sums.cpu.json"
-    text = path.read_text("utf-8")
-    content = json.loads(text)
+    ours = BASE / "runnable_demos" / "evidence" / "float_sums.cpu.json"  # the base's may be broken
+    content = json.loads(ours.read_text("utf-8"))
     content["recorded"] = f"2026-11-{turn.randrange(10, 30)}"
     content["result"]["metrics"][0]["value"] += turn.choice([0, 1])
     content.pop("digest")
@@ -161,10 +162,26 @@ def a_broken_record(folder: Path, turn: random.Random) -> None:
     path.write_text(turn.choice([ours, ours, ours.replace("53", "54", 1), "{"]), "utf-8")
 
 
+def another_fact(folder: Path, turn: random.Random) -> None:
+    """A public fact, which a card states, with another value, name or source; or nothing that can be read."""
+    path = folder / "cards" / "facts.yml"
+    other = turn.choice(
+        [
+            (r"memory: 16 GB", f"memory: {turn.choice(['16.0', '17'])} GB"),
+            (r"zh: 玩具 GPU", f"zh: 玩具 {turn.randrange(9)}"),
+            (r"Table 1", f"Table {turn.randrange(9)}"),
+            (r"opened: false", "opened: 2026-11-29"),
+            (r"as_of: 2026-11-2\d", f"as_of: 2026-11-2{turn.randrange(9)}"),
+            (r"^toy-gpu:", "toy-gpu: {"),
+        ]
+    )
+    edit(path, *other, turn)
+
+
 EDITS: list[Callable[[Path, random.Random], None]] = [
     another_word, another_title, another_level, other_prerequisites, a_link, another_number,
     a_formula, a_copy, a_rename, a_deletion, another_syllabus, another_run, another_demo,
-    a_broken_record,
+    a_broken_record, another_fact,
 ]  # fmt: skip
 
 
@@ -210,6 +227,28 @@ def test_a_build_that_forgets_a_change_is_seen(
         random.Random(),
     )
     assert outputs(folder, cache) != outputs(folder, NOTHING_KEPT)
+
+
+def test_a_build_that_forgets_a_fact_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were facts no part of what a page depends on, another place of one would not be seen on its card."""
+    folder = tmp_path / "base"
+    shutil.copytree(BASE, folder)
+    cache = Cache(tmp_path / "cache")
+    facts = folder / "cards/facts.yml"
+
+    def moved(place: str) -> tuple[object, object]:
+        edit(facts, r"Table \d", place, random.Random())
+        return outputs(folder, cache), outputs(folder, NOTHING_KEPT)
+
+    for place in ("Table 4", "Table 5"):
+        kept, clean = moved(place)
+        assert kept == clean
+    monkeypatch.setattr(PublicFact, "__repr__", lambda _: "the same fact")
+    moved("Table 6")
+    kept, clean = moved("Table 7")
+    assert kept != clean
 
 
 def test_one_edit_makes_one_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

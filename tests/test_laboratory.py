@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -216,6 +217,25 @@ def test_each_fault_of_a_run_is_one_line(
     assert message in one_error(done, code)
 
 
+def test_a_figure_that_cannot_be_drawn_is_refused_before_the_run(base: Path) -> None:
+    """A folder on its path is found out at once, not when the demo has run."""
+    (base / "line.svg").mkdir()
+    done = proofdeck(base, "demo", "run", "sample", "--set", "end=crash", "--figure", "line.svg")
+    assert "line.svg cannot be written" in one_error(done, 2)
+
+
+@pytest.mark.parametrize("seconds", ["inf", "1e400", "1e12", "nan", "0", "long"])
+@pytest.mark.parametrize("command", [["demo", "run", "sample"], ["verify", "sample"]])
+def test_a_limit_that_no_clock_can_keep_is_refused(
+    base: Path, command: list[str], seconds: str
+) -> None:
+    """Times without end, or longer than the system's clock can wait, are wrong usage."""
+    done = proofdeck(base, *command, "--time-limit", seconds)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert "--time-limit" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_broken_demo_is_named(base: Path) -> None:
     """A demo that is no Python is an error of the base, with file and line."""
     (base / "runnable_demos" / "broken.py").write_text("def run(:\n")
@@ -298,6 +318,21 @@ def test_verify_names_what_it_does_not_know(base: Path) -> None:
     """A demo that is not there is wrong usage."""
     message = one_error(proofdeck(base, "verify", "smaple"), 2)
     assert "there is no demo 'smaple'" in message
+
+
+def test_verify_says_where_there_is_nothing_to_verify(base: Path) -> None:
+    """A folder that was named and holds no demo is wrong usage, not agreement."""
+    message = one_error(proofdeck(base, "verify", "--demos", "cards"), 2)
+    assert message == "error: there is no demo in cards (--demos)"
+
+
+def test_verify_without_cards_is_wrong_usage(base: Path) -> None:
+    """As ``check`` has it; what was run is recorded all the same."""
+    shutil.rmtree(base / "cards")
+    done = proofdeck(base, "verify", "sample", "--record")
+    assert (done.returncode, "no-folder" in done.stdout) == (2, True)
+    assert evidence(base).is_file()
+    assert proofdeck(base, "check").returncode == 2
 
 
 # --- GPUs ---

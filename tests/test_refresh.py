@@ -53,7 +53,7 @@ def test_what_agrees_is_left_alone(base: Path) -> None:
     """A base whose numbers are right is not written to at all."""
     stamps = {path: path.stat().st_mtime_ns for path in base.rglob("*.md")}
     found = load(base)
-    assert refresh(found.cards, found.evidence) == ([], [])
+    assert refresh(found.cards, found.evidence, found.facts) == ([], [])
     assert {path: path.stat().st_mtime_ns for path in base.rglob("*.md")} == stamps
 
 
@@ -69,7 +69,7 @@ def test_a_wrong_number_is_rewritten_and_every_other_byte_kept(
     change(base, ("[4 倍]".encode(), "[5 倍]".encode()), (b"[$3\\times", b"[$7\\times"))
     path.chmod(0o640)
     found = load(base)
-    changes, problems = refresh(found.cards, found.evidence)
+    changes, problems = refresh(found.cards, found.evidence, found.facts)
     assert path.read_bytes() == whole
     assert path.stat().st_mode & 0o777 == 0o640
     assert problems == []
@@ -100,7 +100,7 @@ def test_the_form_of_a_number_survives_other_evidence(base: Path) -> None:
     other: Record = dataclasses.replace(
         record, result=dataclasses.replace(record.result, metrics=metrics)
     )
-    changes, _ = refresh(found.cards, Evidence({("float_sums", "cpu"): other}))
+    changes, _ = refresh(found.cards, Evidence({("float_sums", "cpu"): other}), found.facts)
     text = (base / CARD).read_text(encoding="utf-8")
     assert "[1,234.6%](claim:float_sums/additions_ratio)" in text
     assert "[$1,234.567\\,\\text{KB}$](claim:float_sums/bytes_per_number)" in text
@@ -116,7 +116,7 @@ def test_what_no_number_mends_is_left_to_check(base: Path) -> None:
         (b"[$3", "[4 倍](wrong:float_sums/additions_ratio)，[$3".encode()),
     )  # fmt: skip
     found = load(base)
-    assert refresh(found.cards, found.evidence) == ([], [])
+    assert refresh(found.cards, found.evidence, found.facts) == ([], [])
     assert (base / CARD).read_bytes() == after
 
 
@@ -128,7 +128,7 @@ def test_a_form_that_cannot_print_the_number_is_told(base: Path) -> None:
          "[0.1 GB](claim:float_sums/bytes_per_number)、[$2^{-1}$](claim:float_sums/significant_bits)".encode()),
     )  # fmt: skip
     found = load(base)
-    changes, problems = refresh(found.cards, found.evidence)
+    changes, problems = refresh(found.cards, found.evidence, found.facts)
     assert changes == []
     assert [p.code for p in problems] == ["refresh", "refresh"]
     assert "cannot be printed" in problems[0].message
@@ -252,7 +252,7 @@ def test_a_failed_write_leaves_the_card_whole(base: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "replace", full)
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        refresh(found.cards, found.evidence)
+        refresh(found.cards, found.evidence, found.facts)
     assert (base / CARD).read_bytes() == after
     assert [p.name for p in (base / CARD).parent.iterdir() if p.name.startswith(".")] == []
 
@@ -265,7 +265,7 @@ def test_a_link_to_a_card_stays_a_link(base: Path) -> None:
     path.symlink_to(elsewhere)
     change(base, ("[4 倍]".encode(), "[5 倍]".encode()))
     found = load(base)
-    changes, _ = refresh(found.cards, found.evidence)
+    changes, _ = refresh(found.cards, found.evidence, found.facts)
     assert len(changes) == 1
     assert path.is_symlink()
     assert "[4 倍]" in elsewhere.read_text(encoding="utf-8")
@@ -281,7 +281,7 @@ def test_a_card_that_changed_meanwhile_is_not_guessed_at(base: Path) -> None:
     row = next(at for at, each in enumerate(rows) if b"[555" in each)
     for content in (after, b"".join(rows[:row]).rstrip(), b""):
         path.write_bytes(content)
-        changes, [problem] = refresh(found.cards, found.evidence)
+        changes, [problem] = refresh(found.cards, found.evidence, found.facts)
         assert changes == []
         assert "one piece" in problem.message
         assert path.read_bytes() == content

@@ -11,14 +11,20 @@ from pathlib import Path
 import pytest
 
 from generator.cards import prose
-from generator.cards.model import Card, Claim
+from generator.cards.model import Card, Claim, Fact
 from generator.cards.parse import parse
+from generator.evidence import fact_file
+from generator.evidence.facts import PublicFact
 from generator.library import library
 from generator.render.html import RenderedCard, localise, render, sanitised
 from generator.tex.mathml import mathml
 
 ROOT = Path(__file__).parents[1]
 CARD = (Path(__file__).parent / "library/cards/numerics/kahan-sum.md").read_text(encoding="utf-8")
+
+FACTS, _ = fact_file.read(
+    (Path(__file__).parent / "library/cards/facts.yml").read_text(encoding="utf-8"), "facts.yml"
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,10 @@ class Resolver:
         """What the evidence says."""
         self.asked.append(claim)
         return "refuted" if claim.refuted else "proven"
+
+    def fact(self, link: Fact) -> PublicFact | None:
+        """The fact of the small base, if it has it."""
+        return FACTS.find(link)
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists."""
@@ -111,6 +121,15 @@ CASES = {
         '<p><a class="pd-cite" data-source="python-fsum" '
         'title="math — Mathematical functions, a &amp; b" '
         'href="https://docs.python.org/3/library/math.html">fsum</a></p>',
+    ),
+    "a public fact": (
+        "[16 GB](fact:toy-gpu/memory)",
+        '<p><a class="pd-fact" title="the toy GPU: memory. Toy GPU datasheet, '
+        'Table 1, &lt;row&gt; 2 &amp; 3 (2026-11-28)" href="https://example.org/toy-gpu.pdf">16 GB</a></p>',
+    ),
+    "a fact that is not known": (
+        "[16 GB](fact:toy-gpu/size)",
+        '<p><span class="pd-doubtful">16 GB</span></p>',
     ),
     "a given quantity": ("[80 GB](given:)", '<p><span class="pd-given">80 GB</span></p>'),
     "a link to a card": ("[r](card:rounding)", '<p><a href="card:rounding">r</a></p>'),

@@ -30,8 +30,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("generator", "runnable_demos", "site_overrides"):
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE", "mkdocs.yml"):
-        shutil.copy(ROOT / name, source)
+    (source / "cards").mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "mkdocs.yml", "cards/facts.yml"):
+        shutil.copy(ROOT / name, source / name)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     own = ["--no-deps", "--no-index"]
     _run([*pip, "wheel", *own, "--no-build-isolation", "--wheel-dir", folder, source], folder)
@@ -133,6 +134,20 @@ def test_cards_of_a_base_without_demos_may_claim_what_the_programs_own_found(
     done = _run([program, "check"], folder, code=1)
     assert "claim-" not in done.stdout
     _run([program, "new", "x", "--module", "nothing", "--topic", "sums"], folder, code=2)
+
+
+def test_facts_come_with_it(program: Path, folder: Path) -> None:
+    """A foreign base states the public facts that come with the program, and extends them by its own."""
+    shutil.copytree(BASE, folder / "base")
+    cards = folder / "base" / "cards"
+    for file in cards.rglob("*.md"):
+        text = file.read_text(encoding="utf-8")
+        text = text.replace("[16 GB](fact:toy-gpu/memory)", "[80 GB](fact:h100-sxm/memory)")
+        file.write_text(text, encoding="utf-8")
+    _run([program, "check", "--cards", cards], folder)
+    (cards / "facts.yml").unlink()
+    done = _run([program, "check", "--cards", cards], folder, code=1)
+    assert "no `facts.yml` has an entry `toy-gpu`" in done.stdout
 
 
 def test_what_is_missing_is_said_in_words_that_hold_there(program: Path, folder: Path) -> None:

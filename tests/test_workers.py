@@ -105,3 +105,87 @@ def test_work_within_work_stays_where_it_is() -> None:
         print(workers.spread(inner, range(40)) == [n * 780 for n in range(40)])
     """)
     assert said.split() == ["True"]
+
+
+def test_jobs_run_side_by_side_and_are_named_as_they_start() -> None:
+    """Two jobs that wait for each other both end; a third begins when one has."""
+    said = alone("""
+        import pathlib, tempfile, time
+        folder = pathlib.Path(tempfile.mkdtemp())
+        workers._cores = lambda: 2
+        def job(own, other):
+            (folder / own).touch()
+            end = time.monotonic() + 60
+            while not (folder / other).exists() and time.monotonic() < end:
+                time.sleep(0.01)
+            (folder / f"{own}-{(folder / other).exists()}-{os.getpid() != me}").touch()
+        me = os.getpid()
+        jobs = {"a": lambda: job("a", "b"), "b": lambda: job("b", "a"), "c": lambda: job("c", "a")}
+        workers.side_by_side(jobs, lambda name: print(name, len(list(folder.glob("*-*"))) > 0))
+        print(sorted(path.name for path in folder.glob("*-*")))
+    """)
+    assert said.splitlines() == [
+        "a False",
+        "b False",
+        "c True",
+        "['a-True-True', 'b-True-True', 'c-True-True']",
+    ]
+
+
+def test_a_job_may_spread_its_own_work() -> None:
+    """A process that does one of few jobs forks for the many things in it."""
+    said = alone("""
+        def job():
+            print(len(set(workers.spread(lambda _: os.getpid(), range(100)))), flush=True)
+        workers.side_by_side({"a": job, "b": lambda: None}, lambda _: None)
+    """)
+    assert said.split() == ["3"]
+
+
+def test_a_job_that_dies_is_done_again_here() -> None:
+    """What became of a killed process's work is made good by this one, once."""
+    said = alone("""
+        me = os.getpid()
+        def job():
+            if os.getpid() != me:
+                os.kill(os.getpid(), 9)
+            print("done")
+        workers.side_by_side({"a": job, "b": lambda: None}, lambda _: None)
+    """)
+    assert said.split() == ["done"]
+
+
+def test_when_a_job_fails_no_other_runs_on() -> None:
+    """The error is the job's own; what ran beside it has ended, and writes nothing afterwards."""
+    said = alone("""
+        import pathlib, tempfile, time
+        folder = pathlib.Path(tempfile.mkdtemp())
+        def fail():
+            while not (folder / "begun").exists():
+                time.sleep(0.01)
+            1 / 0
+        def last():
+            (folder / "begun").write_text(str(os.getpid()))
+            time.sleep(600)
+        try:
+            workers.side_by_side({"last": last, "fail": fail}, lambda _: None)
+        except ZeroDivisionError as error:
+            print(error)
+        try:
+            os.kill(int((folder / "begun").read_text()), 0)
+        except ProcessLookupError:
+            print("ended")
+    """)
+    assert said.splitlines() == ["division by zero", "ended"]
+
+
+def test_jobs_follow_each_other_where_nothing_can_be_forked() -> None:
+    """With one core, each job is done here, in their order."""
+    said = alone("""
+        workers._cores = lambda: 1
+        me, done = os.getpid(), []
+        jobs = {name: lambda name=name: done.append((name, os.getpid() == me)) for name in "cab"}
+        workers.side_by_side(jobs, done.append)
+        print(done)
+    """)
+    assert said.strip() == "['c', ('c', True), 'a', ('a', True), 'b', ('b', True)]"

@@ -1,6 +1,6 @@
-"""Rewrite the numbers of claims from the evidence, and the words of records from their demos.
+"""Rewrite the numbers of cards from evidence and public facts, and the words of records from their demos.
 
-A number that equals its metric stays as it is printed; another one is printed anew, as precise as
+A number that equals its metric, or its fact, stays as it is printed; another one is printed anew, as precise as
 before, in the same form. All other bytes of a card stay: line ends, byte order mark and spaces too.
 """
 
@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.cards.model import Card, Claim
+from generator.cards.model import Card, Claim, Fact
+from generator.evidence import facts as public
 from generator.evidence.evidence import Evidence
+from generator.evidence.facts import Facts
 from generator.evidence.quantities import QuantityError, read
 from generator.evidence.verdicts import judge
 from generator.lines import BYTE_ORDER_MARK
@@ -32,16 +34,20 @@ class Change:
     after: str
 
 
-def refresh(cards: Mapping[str, Card], evidence: Evidence) -> tuple[list[Change], list[Problem]]:
+def refresh(
+    cards: Mapping[str, Card], evidence: Evidence, facts: Facts
+) -> tuple[list[Change], list[Problem]]:
     """Rewrite the cards' files, each by one rename; what changed, and what could not be rewritten.
 
-    Claims that no number can put right (no such metric, another unit) are left to ``check``.
+    What no number can put right (no such metric or fact, another unit) is left to ``check``.
     Raises ``OSError`` where a file cannot be read or written; the others are whole all the same.
     """
     changes: list[Change] = []
     problems: list[Problem] = []
     for card in sorted(cards.values(), key=lambda card: card.path):
         wanted, found = wanted_changes(card.claims(), evidence)
+        more, unfit = wanted_facts(card.facts(), facts)
+        wanted, found = [*wanted, *more], [*found, *unfit]
         path = Path(card.path)
         if wanted:
             raw = path.read_bytes()
@@ -87,11 +93,30 @@ def wanted_changes(
         try:
             after = _reprinted(claim, metric)
         except QuantityError as error:
-            hint = "Print the number in another form or unit, by hand."
-            problems.append(Problem(claim.place, "refresh", f"not rewritten: {error}", hint))
+            problems.append(_unfit(claim.place, error))
         else:
             changes.append(Change(claim.place, claim.text, after))
     return changes, problems
+
+
+def wanted_facts(links: Iterable[Fact], facts: Facts) -> tuple[list[Change], list[Problem]]:
+    """The same of public facts."""
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for link in links:
+        found, fact = public.judge(link, facts), facts.find(link)
+        if not isinstance(found, Problem) or found.code != "fact-number" or fact is None:
+            continue
+        try:
+            changes.append(Change(link.place, link.text, read(link.text).reprint(fact.value)))
+        except QuantityError as error:
+            problems.append(_unfit(link.place, error))
+    return changes, problems
+
+
+def _unfit(place: Place, error: QuantityError) -> Problem:
+    hint = "Print the number in another form or unit, by hand."
+    return Problem(place, "refresh", f"not rewritten: {error}", hint)
 
 
 def _reprinted(claim: Claim, metric: Metric) -> str:

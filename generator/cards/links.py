@@ -1,15 +1,16 @@
 """The grammar of links: what stands in the brackets, and where it leads.
 
-===================================  =============================================================
+===================================  ==========================================================================
 ``[33%](claim:demo/metric)``         a number or truth that the demo's record on the CPU proves;
                                      ``@h200`` behind the metric asks for the record of that GPU
 ``[50%](wrong:demo/metric)``         the same, said elsewhere, and refuted by the record
+``[80 GB](fact:h100-sxm/memory)``    a public fact: a key of an entry of ``facts.yml``, which names its source
 ``[30%](source:key "Table 5")``      a result of the work that the front matter declares as ``key``;
                                      the title says where in it, else the work's ``where`` counts
 ``[80 GB](given:)``                  a quantity assumed for the argument
 ``[text](card:id)``                  another card, or its follow-up or pitfall: ``card:id#item``
 ``[text](https://…)``                another site; ``http:`` and ``mailto:`` as well
-===================================  =============================================================
+===================================  ==========================================================================
 
 The text is never empty, and nothing else is a link.
 """
@@ -23,7 +24,7 @@ from urllib.parse import unquote
 from markdown_it.token import Token
 
 from generator.cards.front_matter import SourceEntry
-from generator.cards.model import CardLink, Citation, Claim, Given, Link, WebLink, place_of
+from generator.cards.model import CardLink, Citation, Claim, Fact, Given, Link, WebLink, place_of
 from generator.names import suggest
 from generator.problems import Place, Problem
 from generator.web import why_unsound
@@ -31,8 +32,9 @@ from runnable_demos.lab.metrics import DEVICE
 
 _WEB = {"http", "https", "mailto"}
 _METRIC = re.compile(rf"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)(?:@({DEVICE}))?")
+_FACT = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)/([a-z][a-z0-9_]*)")
 _FORMS = (
-    "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `source:KEY`, `given:` "
+    "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `fact:ID/KEY`, `source:KEY`, `given:` "
     "or an address that begins with `https://`."
 )
 
@@ -51,12 +53,9 @@ def read(token: Token, sources: Mapping[str, SourceEntry] | None) -> tuple[Link,
     problem: Problem | None = None
     match scheme:
         case "claim" | "wrong":
-            if found := _METRIC.fullmatch(target):
-                demo, metric, device = found.groups(default="cpu")
-                link = Claim(place, text, demo, metric, device, scheme == "wrong")
-            else:
-                form = f"`{scheme}:demo_name/metric_name`, with `@h200` behind it for that GPU's record"
-                problem = _bad(place, f"`{scheme}:{target}` names no metric", f"Write {form}.")
+            link, problem = _claim(place, text, scheme, target)
+        case "fact":
+            link, problem = _fact(place, text, target)
         case "source":
             source = (sources or {}).get(target)
             link = Citation(place, text, target, title or (source.where if source else ""))
@@ -81,6 +80,22 @@ def read(token: Token, sources: Mapping[str, SourceEntry] | None) -> tuple[Link,
         hint = "Write it in the brackets."
         problems.append(Problem(place, "empty-link", "this link has no text", hint))
     return link, problems
+
+
+def _claim(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Problem | None]:
+    if found := _METRIC.fullmatch(target):
+        demo, metric, device = found.groups(default="cpu")
+        return Claim(place, text, demo, metric, device, scheme == "wrong"), None
+    form = f"`{scheme}:demo_name/metric_name`, with `@h200` behind it for that GPU's record"
+    problem = _bad(place, f"`{scheme}:{target}` names no metric", f"Write {form}.")
+    return WebLink(place, text, ""), problem
+
+
+def _fact(place: Place, text: str, target: str) -> tuple[Link, Problem | None]:
+    if found := _FACT.fullmatch(target):
+        return Fact(place, text, found[1], found[2]), None
+    form = "`fact:entry-id/key`, as `facts.yml` names them"
+    return WebLink(place, text, ""), _bad(place, f"`fact:{target}` names no fact", f"Write {form}.")
 
 
 def _bad(place: Place, message: str, hint: str) -> Problem:

@@ -53,8 +53,7 @@ class Tokens(Sequence[Token]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokens) and self._unpacked() == other._unpacked()
 
-    def __hash__(self) -> int:
-        return hash(self._length)
+    __hash__ = None  # type: ignore[assignment]  # nor has a token one
 
     def __getstate__(self) -> tuple[int, bytes]:
         return self._length, self._packed or pickle.dumps(self._tokens, protocol=5)
@@ -110,6 +109,16 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """``[80 GB](fact:h100-sxm/memory)``: a public fact, an entry of ``facts.yml`` and a key of it."""
+
+    place: Place
+    text: str
+    entry: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Citation:
     """``[30–40%](source:key "Table 5")``: someone else's result, and where in their work it stands."""
 
@@ -146,7 +155,7 @@ class WebLink:
     url: str
 
 
-Link = Claim | Citation | Given | CardLink | WebLink
+Link = Claim | Fact | Citation | Given | CardLink | WebLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +230,10 @@ class Card:
     def claims(self) -> Iterator[Claim]:
         """Every claim of the card, in the order of ``links``."""
         return (link for link in self.links() if isinstance(link, Claim))
+
+    def facts(self) -> Iterator[Fact]:
+        """Every public fact that the card states, in the order of ``links``."""
+        return (link for link in self.links() if isinstance(link, Fact))
 
     def claims_in(self, lang: Lang) -> Iterator[Claim]:
         """The claims of one language, section by section."""

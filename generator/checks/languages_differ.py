@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from generator.cards.model import Citation, Claim, Given, Section, place_of
+from generator.cards.model import Citation, Claim, Fact, Given, Section, place_of
 from generator.cards.prose import blocks
 from generator.checks import Reading
 from generator.evidence.quantities import QuantityError, read
@@ -17,7 +17,7 @@ from generator.problems import Place, Problem, Severity
 CODE = "languages-differ"
 SEVERITY: Severity = "error"
 SENTENCE = (
-    "Both languages have, in each section, the same claims, citations, assumed quantities, display "
+    "Both languages have, in each section, the same claims, public facts, citations, assumed quantities, display "
     "formulas, code blocks, headings and callouts, and the same follow-ups and pitfalls in one order."
 )
 
@@ -42,7 +42,7 @@ def check_card(reading: Reading) -> Iterator[Problem]:
 
 
 def _compare(one: Section, other: Section) -> Iterator[Problem]:
-    for collect in (_claims, _citations, _givens, _formulas, _code, _layout):
+    for collect in (_claims, _facts, _citations, _givens, _formulas, _code, _layout):
         here, there = list(collect(one)), list(collect(other))
         yield from _alone(here, there, other)
         yield from _alone(there, here, one)
@@ -81,6 +81,15 @@ def _claims(section: Section) -> Iterator[Thing]:
                 device = "" if link.device == "cpu" else f"@{link.device}"
                 name = f"the claim `{scheme}:{link.demo}/{link.metric}{device}`"
                 yield Thing(key, name, link.place)
+
+
+def _facts(section: Section) -> Iterator[Thing]:
+    seen = set()
+    for link in section.links:
+        if isinstance(link, Fact) and (link.entry, link.key) not in seen:
+            seen.add((link.entry, link.key))
+            name = f"the fact `fact:{link.entry}/{link.key}`"
+            yield Thing((link.entry, link.key), name, link.place)
 
 
 def _citations(section: Section) -> Iterator[Thing]:

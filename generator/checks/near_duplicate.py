@@ -14,6 +14,7 @@ from generator.cards.prose import Passage, Piece
 from generator.checks import Base, Reading
 from generator.lang import LANGS, Lang
 from generator.problems import Place, Problem, Severity
+from generator.workers import spread
 
 CODE = "near-duplicate"
 SEVERITY: Severity = "error"
@@ -55,9 +56,10 @@ class Sentence(NamedTuple):
 def check(base: Base) -> Iterator[Problem]:
     """Each sentence that is nearly an earlier one, in the order in which cards are read."""
     found = base.of_cards("sentences", _sentences)
-    for lang in LANGS:
-        sentences = [sentence for of_one in found for sentence in of_one[lang]]
-        for later, earlier, share in alike([each.shingles for each in sentences]):
+    halves = [[each for of_one in found for each in of_one[lang]] for lang in LANGS]
+    pairs = spread(lambda half: list(alike([each.shingles for each in half])), halves, few=1)
+    for sentences, again_and_first in zip(halves, pairs, strict=True):
+        for later, earlier, share in again_and_first:
             again, first = sentences[later], sentences[earlier]
             start = again.text[:_SHOWN].rstrip() + ("…" if len(again.text) > _SHOWN else "")
             message = f"“{start}” says again what stands in {first.place} ({share:.0%} alike)"

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from generator.cache import Cache, default_folder
-from generator.commands.shared.base import summary
+from generator.commands.shared.base import cache_beside, summary
 from generator.commands.shared.options import CARDS, CardsOption, DemosOption, EvidenceOption
 from generator.commands.shared.outputs import sound, tell_kept, writing
 from generator.evidence.verdicts import DRAFTABLE
@@ -44,7 +43,7 @@ def command(
             progress.update(task, description=name, advance=1, refresh=True)
 
         step("render")
-        cache = Cache(default_folder())
+        cache = cache_beside(cards)
         edition = editions.bind(found, where, cache)
         built, kept = exporters.export_all(edition, out, step)
         cache.prune()

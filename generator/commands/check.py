@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from generator.commands.shared.base import load, show, summary
+from generator.commands.shared.base import cache_beside, load, show, summary
 from generator.commands.shared.exits import exit_code
 from generator.commands.shared.options import (
     CARDS,
@@ -28,6 +28,7 @@ def command(
 ) -> None:
     """Find every problem of the cards and the evidence, each with its place and how to fix it."""
     found, problems = load(cards, demos, evidence)
+    cache_beside(cards).prune()
     if as_json:
         echo(json_text(problems))
     else:

@@ -11,7 +11,7 @@ from rich.table import Table
 from generator.commands.shared.exits import explained
 from generator.commands.shared.options import (
     CARDS,
-    CardsOption,
+    BaseOption,
     DemosOption,
     EvidenceOption,
     JsonOption,
@@ -28,7 +28,7 @@ PLACE = 7
 
 
 def command(
-    cards: CardsOption = CARDS,
+    cards: BaseOption = CARDS,
     demos: DemosOption = None,
     evidence: EvidenceOption = None,
     lang: LanguageOption = None,

@@ -17,7 +17,7 @@ from generator.commands.shared.exits import (
     show_traceback,
     stop,
 )
-from generator.commands.shared.options import CARDS, CardsOption, DemosOption, EvidenceOption
+from generator.commands.shared.options import CARDS, BaseOption, DemosOption, EvidenceOption
 from generator.lab import freshness, laboratory
 from generator.lab.laboratory import Laboratory
 from generator.lab.runs import SECONDS, Order, RunFailed, run, this_gpu
@@ -31,7 +31,7 @@ def command(
     within: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, help="Begin nothing after these.")
     ] = 480.0,
-    cards: CardsOption = CARDS,
+    cards: BaseOption = CARDS,
     demos: DemosOption = None,
     evidence: EvidenceOption = None,
 ) -> None:

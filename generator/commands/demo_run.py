@@ -14,7 +14,7 @@ from generator.commands.shared.bars import Bars
 from generator.commands.shared.exits import USAGE, explained, interruptible, stop
 from generator.commands.shared.options import (
     CARDS,
-    CardsOption,
+    BaseOption,
     DemosOption,
     Device,
     EvidenceOption,
@@ -47,7 +47,7 @@ def command(
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Keep the result as evidence.")] = False,
     limit: LimitOption = SECONDS,
-    cards: CardsOption = CARDS,
+    cards: BaseOption = CARDS,
     demos: DemosOption = None,
     evidence: EvidenceOption = None,
     lang: LanguageOption = None,
@@ -61,7 +61,7 @@ def command(
             lab.refuse_packaged()
     if record and (changes or size is not Size.full):
         stop(USAGE, "evidence is recorded at full size with nothing changed", "leave --record out")
-    if figure and (figure.suffix != ".svg" or not figure.parent.is_dir()):
+    if figure and (figure.suffix != ".svg" or not figure.parent.is_dir() or figure.is_dir()):
         stop(USAGE, f"{figure} cannot be written", "name an .svg file in a folder that exists")
     order = Order(name, size.value, device.value, tuple(changes or ()))
     with interruptible():

@@ -17,6 +17,7 @@ from generator.commands.shared.options import (
     JsonOption,
 )
 from generator.evidence.evidence import WORDS
+from generator.filesystem import ENVIRONMENT_CODES
 from generator.lab import laboratory
 from generator.problems import json_text
 from generator.terminal import echo
@@ -31,16 +32,18 @@ def command(
     evidence: EvidenceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rewrite the cards' numbers from the evidence, and the evidence's words from the demos."""
+    """Rewrite the cards' numbers from evidence and public facts, and the evidence's words from the demos."""
     found, problems = load(cards, demos, evidence)
     changes: list[refresh.Change] = []
     reworded: list[Path] = []
     if found:
-        changes, rest = refresh.refresh(found.cards, found.evidence)
+        changes, rest = refresh.refresh(found.cards, found.evidence, found.facts)
         if not laboratory.of_base(cards, demos, evidence).packaged:
             reworded = refresh.reword(found.evidence)
+        # What may not be read was not refreshed; all else that is wrong is for ``check`` to say.
+        passed_over = [p for p in problems if p.code in ENVIRONMENT_CODES]
         left = [p for p in problems if p.code == WORDS and Path(p.place.path) not in reworded]
-        problems = sorted([*left, *rest])
+        problems = sorted([*passed_over, *left, *rest])
     if as_json:
         words = [str(path) for path in reworded]
         echo(json_text({"changes": changes, "reworded": words, "problems": problems}))

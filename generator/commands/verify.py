@@ -10,10 +10,18 @@ import typer
 from rich.markup import escape
 
 from generator.commands.shared.bars import Bars
-from generator.commands.shared.exits import WRONG, explained, interruptible, show_traceback
+from generator.commands.shared.exits import (
+    USAGE,
+    WRONG,
+    exit_code,
+    explained,
+    interruptible,
+    show_traceback,
+    stop,
+)
 from generator.commands.shared.options import (
     CARDS,
-    CardsOption,
+    BaseOption,
     DemosOption,
     Device,
     EvidenceOption,
@@ -33,11 +41,11 @@ COLOURS = {"agrees": "green", "recorded": "cyan", "differs": "red", "failed": "r
 
 
 def command(
-    names: Annotated[list[str] | None, typer.Argument(help="Demos [default: all].")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Demos.", show_default="all")] = None,
     record: Annotated[bool, typer.Option("--record", help="Keep what is found.")] = False,
     device: Annotated[Device, typer.Option(help="Whose evidence is verified.")] = Device.cpu,
     limit: LimitOption = SECONDS,
-    cards: CardsOption = CARDS,
+    cards: BaseOption = CARDS,
     demos: DemosOption = None,
     evidence: EvidenceOption = None,
     as_json: JsonOption = False,
@@ -46,6 +54,8 @@ def command(
     lab = laboratory.of_base(cards, demos, evidence)
     with explained():
         there = lab.discover()
+        if demos and not there:
+            stop(USAGE, f"there is no demo in {demos} (--demos)", "Name the folder of the demos.")
         if record:
             lab.refuse_packaged()
         chosen = verify.choose(there, names or (), device.value)
@@ -68,8 +78,7 @@ def _exit_code(verdict: Verification) -> int:
         each.failed.code if each.failed else WRONG if each.state == "differs" else 0
         for each in verdict.outcomes
     ]
-    codes += [WRONG for problem in verdict.problems if problem.severity == "error"]
-    return max(codes, default=0)
+    return max([*codes, exit_code(verdict.problems)])
 
 
 def _print(verdict: Verification) -> None:

@@ -18,10 +18,20 @@ from typing import Any, TypeVar, get_args
 
 from markupsafe import Markup
 
-from generator.cache import NOTHING_KEPT, Cache
-from generator.cards.model import Card, CardLink, Citation, Claim, Device, LearningPath, Module
+from generator.cache import NOTHING_KEPT, Cache, Later
+from generator.cards.model import (
+    Card,
+    CardLink,
+    Citation,
+    Claim,
+    Device,
+    Fact,
+    LearningPath,
+    Module,
+)
 from generator.evidence import values
 from generator.evidence.evidence import Key
+from generator.evidence.facts import PublicFact
 from generator.evidence.quantities import QuantityError, read
 from generator.evidence.verdicts import State, Verdict
 from generator.graph.drawing import Graph, place
@@ -102,10 +112,18 @@ class Edition:
         """
         key = (kind, *also)
         if key not in self._made:
-            cards = tuple(self.library.cards.values())
-            sources = [(self._contexts[card.id], *also) for card in cards]
-            self._made[key] = self.cache.each(kind, sources, lambda index: make(cards[index]))
+            self._made[key] = self.cache.each(kind, *self._sources(make, also))
         return self._made[key]
+
+    def later(self, kind: str, make: Callable[[Card], T], *also: Hashable) -> list[Later[T]]:
+        """As ``each``, but what is kept is read when it is asked for."""
+        return self.cache.later(kind, *self._sources(make, also))
+
+    def _sources(
+        self, make: Callable[[Card], T], also: tuple[Hashable, ...]
+    ) -> tuple[list[object], Callable[[int], T]]:
+        cards = tuple(self.library.cards.values())
+        return [(self._contexts[card.id], *also) for card in cards], lambda at: make(cards[at])
 
     @cached_property
     def _made(self) -> dict[tuple[object, ...], list[Any]]:
@@ -116,7 +134,7 @@ class Edition:
         return {card.id: self._context(card) for card in self.library.cards.values()}
 
     def _context(self, card: Card) -> str:
-        """A digest of all that a card's page may show: the card, its proofs, and what leads there and away.
+        """A digest of all that a card's page may show: the card, its proofs and facts, what leads there and away.
 
         Of other cards that is their face alone, so that a change of their text does not count here.
         """
@@ -137,6 +155,7 @@ class Edition:
                 for key in dict.fromkeys((claim.demo, claim.device) for claim in card.claims())
                 if key in evidence.records
             ],
+            [self.fact(link) for link in card.facts()],
             module and (module.id, module.code, module.title, module.summary, module.topics),
             [(name, self._face(name)) for names in ways for name in names],
             ways,
@@ -215,6 +234,18 @@ class Edition:
         """What the evidence says of ``claim``; ``None`` where it cannot stand, as in a draft."""
         found = self.library.judged[claim]
         return found if isinstance(found, Verdict) else None
+
+    def fact(self, link: Fact) -> PublicFact | None:
+        """The public fact that ``link`` states; ``None`` where it cannot stand, as in a draft."""
+        found = self.library.stated[link]
+        return found if isinstance(found, PublicFact) else None
+
+    def facts(self, card: Card) -> tuple[PublicFact, ...]:
+        """The public facts that ``card`` states, each once, in their order there."""
+        stated = {
+            (link.entry, link.key): fact for link in card.facts() if (fact := self.fact(link))
+        }
+        return tuple(stated.values())
 
     def state(self, claim: Claim) -> State:
         """How the number of ``claim`` is marked; what cannot stand, as a draft may hold, is stale."""
@@ -299,6 +330,7 @@ class Edition:
                     for link in card.links()
                     if isinstance(link, Citation)
                 }
+                | {fact.source.url for card in cards for fact in self.facts(card)}
             ),
         }
 
@@ -390,6 +422,9 @@ class _Resolver:
 
     def verdict(self, claim: Claim) -> str:
         return self.edition.state(claim)
+
+    def fact(self, link: Fact) -> PublicFact | None:
+        return self.edition.fact(link)
 
     def is_written(self, card: str) -> bool:
         return card in self.edition.library.cards

@@ -6,14 +6,15 @@ A body is finished HTML. MkDocs, Zensical or another builder only puts its theme
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 
 from markupsafe import Markup
 
 from generator import lang, words
+from generator.cache import Later
 from generator.cards import addresses
 from generator.cards.model import Card
 from generator.edition.edition import Edition, printed
@@ -48,16 +49,29 @@ class Page:
     address: str
     title: Text
     description: Text
-    body: Markup
+    content: Later[Markup]
     updated: date
     headings: tuple[Heading, ...] = ()
     in_navigation: bool = False
 
     @property
+    def body(self) -> Markup:
+        """What stands on the page, which a builder need not read where it has kept the page."""
+        return self.content.get()
+
+    @property
     def digest(self) -> str:
-        """SHA-256 of all that the page holds."""
-        head = repr(replace(self, body=Markup()))
-        return hashlib.sha256(f"{head}\n{self.body}".encode()).hexdigest()
+        """SHA-256 of all that the page's looks depend on."""
+        told = (
+            self.address,
+            self.title,
+            self.description,
+            self.content.digest,
+            self.updated,
+            self.headings,
+            self.in_navigation,
+        )
+        return hashlib.sha256(repr(told).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +195,12 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
             path.summary,
             path=path,
         )
-    bodies = articles(edition, lambda card: sites(card_address(card.id)), report_url)
-    for card, body in zip(library.cards.values(), bodies, strict=True):
-        yield _card_page(card, body)
+    _ = edition.drawings  # once, before several processes take their share of the articles
+    contents = edition.later(
+        "article", lambda card: article(edition, card, sites(card_address(card.id))), report_url
+    )
+    for card, content in zip(library.cards.values(), contents, strict=True):
+        yield _card_page(card, content)
     yield from _demo_pages(edition, sites)
     yield _page(
         "report.html",
@@ -194,7 +211,7 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
     )
 
 
-def _card_page(card: Card, body: Markup) -> Page:
+def _card_page(card: Card, content: Later[Markup]) -> Page:
     """The page of one card; its description is its one-sentence answer."""
     headings = [Heading(name, lang.SECTION_HEADINGS[name]) for name in lang.SECTION_NAMES]
     headings += [Heading(name, lang.PAGE_TITLES[name]) for name in addresses.EXTRA_ANCHORS]
@@ -202,20 +219,9 @@ def _card_page(card: Card, body: Markup) -> Page:
         card_address(card.id),
         card.title,
         {each: answer(card, each) for each in LANGS},
-        body,
+        content,
         card.updated,
         tuple(headings),
-    )
-
-
-def articles(
-    edition: Edition, at: Callable[[Card], Addresses], *also: Hashable, handbook: bool = False
-) -> list[Markup]:
-    """The article of each card, in reading order; ``at`` depends on its id and on ``also`` alone."""
-    _ = edition.drawings  # once, before several processes take their share of the articles
-    kind = "article in a handbook" if handbook else "article"
-    return edition.each(
-        kind, lambda card: article(edition, card, at(card), handbook=handbook), *also
     )
 
 
@@ -238,7 +244,6 @@ def answer(card: Card, language: Lang) -> str:
 
 def top_claims(edition: Edition, card: Card) -> Sequence[Text]:
     """The first things that a card proves, each with the number as the card prints it."""
-    colons = {"zh": "：", "en": ": "}
     lines: dict[tuple[str, str, str], dict[str, str]] = {}
     for language in LANGS:
         for claim in card.claims_in(language):
@@ -248,7 +253,11 @@ def top_claims(edition: Edition, card: Card) -> Sequence[Text]:
                     verdict.metric,
                     lines.setdefault((claim.demo, claim.metric, claim.device), {}),
                 )
-                number = colons[language] + ("≤ " if metric.reason else "") + printed(claim)
+                number = (
+                    words.phrase("numbers.colon")[language]
+                    + ("≤ " if metric.reason else "")
+                    + printed(claim)
+                )
                 said = metric.label[language] + ("" if metric.value is True else number)
                 line.setdefault(language, said)
     return [line for line in lines.values() if len(line) == len(LANGS)][:TOP_CLAIMS]
@@ -292,8 +301,9 @@ def _page(
     **values: object,
 ) -> Page:
     body = rendered(name, edition=edition, at=at, **values)
+    content = Later(hashlib.sha256(body.encode()).hexdigest(), lambda: body)
     return Page(
-        at.address, title, description, body, edition.updated, tuple(headings), in_navigation
+        at.address, title, description, content, edition.updated, tuple(headings), in_navigation
     )
 
 

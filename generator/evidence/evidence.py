@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
 from generator.cache import NOTHING_KEPT, Cache
 from generator.cards.model import Device
 from generator.evidence import soundness
+from generator.filesystem import unreadable
 from generator.problems import Place, Problem
 from runnable_demos.lab import discovery, provenance, records, words
 from runnable_demos.lab.metrics import Metric, Record
@@ -64,6 +65,7 @@ def load_evidence(
     problems: list[Problem] = []
     paths = sorted(path for path in _entries(folder) if path.suffix == ".json")
     contents = [(str(path), path.read_bytes()) for path in paths]
+    read = lru_cache(partial(_read_code, cache))  # demos share files
     loaded = cache.each("record", contents, lambda index: _load(*contents[index]))
     for path, record in zip(paths, loaded, strict=True):
         if isinstance(record, Problem):
@@ -73,7 +75,7 @@ def load_evidence(
             continue
         key = (record.demo, record.device)
         found[key] = record
-        problem = _staleness(record, path, demos, cache)
+        problem = _staleness(record, path, demos, read)
         if problem is not None:
             stale.add(key)
             problems.append(problem)
@@ -115,17 +117,19 @@ def _load(shown: str, content: bytes) -> Record | Problem:
     return record
 
 
-def _staleness(record: Record, path: Path, demos: Path, cache: Cache) -> Problem | None:
+def _staleness(record: Record, path: Path, demos: Path, read: provenance.Read) -> Problem | None:
     """Why the numbers of ``record`` may no longer be those of its demo."""
     code, place = "evidence-stale", Place(str(path))
     severity: Literal["error", "warning"] = "error" if record.device == "cpu" else "warning"
     device = "" if record.device == "cpu" else " --device cuda"
     hint = f"Run it again: `proofdeck demo run {record.demo}{device} --record`."
     try:
-        sources = provenance.sources(record.demo, demos, partial(_read_code, cache))
-    except OSError:
+        sources = provenance.sources(record.demo, demos, read)
+    except (FileNotFoundError, NotADirectoryError):
         message = f"no demo `{record.demo}` in {demos} can repeat these numbers"
         return Problem(place, code, message, "Bring the demo back, or delete the record.", severity)
+    except OSError as error:
+        return unreadable(error, str(error.filename or demos))
     except (SyntaxError, ValueError) as error:
         message = f"the demo `{record.demo}` is not valid Python: {error}"
         return Problem(place, code, message, "Fix the demo, then record it again.", severity)

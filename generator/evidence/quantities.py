@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import floor
 
 MAX_EXPONENT = 400
@@ -21,6 +22,10 @@ MAX_LENGTH = 200
 
 NOISE = Fraction(1, 10**6)
 """Relative distance at which nobody says another number: ``4.0000001`` of 4 is no error of anyone."""
+
+
+Recorded = int | float | Fraction
+"""A value that a printed number is held against: of a record, or of a public fact."""
 
 
 class QuantityError(ValueError):
@@ -145,7 +150,7 @@ class Quantity:
     step: Fraction
     factor: Fraction
 
-    def equals(self, recorded: int | float) -> bool:
+    def equals(self, recorded: Recorded) -> bool:
         """Whether ``recorded``, in the unit named, is printed right.
 
         It is rounded half up, away from zero. What is not zero must not be printed as zero.
@@ -193,7 +198,7 @@ class Quantity:
         """
         return Fraction(10) ** _first_place(as_fraction(error) / self.factor) * self.factor
 
-    def reprint(self, recorded: int | float) -> str:
+    def reprint(self, recorded: Recorded) -> str:
         """The text with ``recorded`` in place of its number, in the same form and as precise.
 
         Raises ``QuantityError`` where that form cannot print it.
@@ -204,7 +209,7 @@ class Quantity:
         number = _write_exact(match, wanted) if self.step == 0 else _write_decimal(match, wanted)
         text = self.text[: self.start] + number + self.text[self.end :]
         if not read(text).equals(recorded):
-            raise QuantityError(f"{recorded!r} cannot be printed in the form of “{self.text}”")
+            raise QuantityError(f"{recorded} cannot be printed in the form of “{self.text}”")
         return text
 
 
@@ -218,7 +223,7 @@ def _first_place(value: Fraction) -> int:
     return exponent
 
 
-def as_fraction(value: int | float) -> Fraction:
+def as_fraction(value: Recorded) -> Fraction:
     """The value as evidence writes it: the shortest decimal that names a double, taken exactly."""
     return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
@@ -236,6 +241,7 @@ def _as_double(value: Fraction) -> float:
         return float("inf")
 
 
+@lru_cache(4096)
 def read(text: str) -> Quantity:
     """The one number in ``text`` and its unit. Raises ``QuantityError`` where there is not just one."""
     if len(text) > MAX_LENGTH:

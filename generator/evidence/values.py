@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from generator import words
 from generator.evidence.quantities import RAISED
 from generator.lang import LANGS, Text
 from runnable_demos.lab.metrics import Metric
@@ -23,7 +24,7 @@ def shown(metric: Metric) -> Text:
     one, the closed form that it is held against.
     """
     if isinstance(metric.value, bool):
-        return {"zh": "成立", "en": "holds"} if metric.value else {"zh": "不成立", "en": "fails"}
+        return words.phrase("numbers.holds") if metric.value else words.phrase("numbers.fails")
     unit = f" {metric.unit}" if metric.unit else ""
     if metric.error is not None:
         return _sample(metric, metric.error, unit)
@@ -44,7 +45,7 @@ def _sample(metric: Metric, error: float, unit: str) -> Text:
     if metric.closed_form is None:
         return dict.fromkeys(LANGS, value)
     form = _number(metric.closed_form)
-    return {"zh": f"{value}（闭式 {form}）", "en": f"{value} (closed form {form})"}
+    return words.fill(words.phrase("numbers.closed_form"), value=value, form=form)
 
 
 def _number(value: float) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
 from generator.edition.edition import Edition
+from generator.edition.search_data import search_data
+from generator.edition.study_data import study_data
 from generator.lang import Text
 from generator.output_tree import Kept, write_tree
+from generator.workers import side_by_side
 
 Progress = Callable[[str], None]
 
@@ -61,14 +66,28 @@ def export_all(edition: Edition, out: Path, progress: Progress) -> tuple[list[Bu
 
     Raises ``output_tree.OutputError``, ``assets.MissingAssetsError`` or ``OSError``.
     """
-    built = []
+    chosen = usual()
 
     def fill(new: Path) -> None:
-        for exporter in usual():
-            progress(exporter.NAME)
-            alone = "/" not in exporter.ENTRY
-            exporter.export(edition, new / (exporter.ENTRY if alone else exporter.NAME))
-            built.append(Built(exporter.NAME, out / exporter.ENTRY))
+        _share(edition)
+        jobs = {exporter.NAME: partial(_export, exporter, edition, new) for exporter in chosen}
+        side_by_side(jobs, progress)
 
     kept = write_tree(out, fill, lambda: progress("wait for another build"))
-    return built, kept
+    return [Built(exporter.NAME, out / exporter.ENTRY) for exporter in chosen], kept
+
+
+def _share(edition: Edition) -> None:
+    """Make what several exporters read, before each has a process of its own and makes it for itself."""
+    _ = edition.drawings, edition.graph, edition.formula_characters
+    search_data(edition)
+    study_data(edition)
+
+
+def _export(exporter: Exporter, edition: Edition, new: Path) -> None:
+    """Run one exporter in the folder of all outputs; what an earlier try has left there is cleared."""
+    out = new / (exporter.NAME if "/" in exporter.ENTRY else exporter.ENTRY)
+    if out.is_dir():
+        shutil.rmtree(out)
+    out.unlink(missing_ok=True)
+    exporter.export(edition, out)

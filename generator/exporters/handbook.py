@@ -56,7 +56,11 @@ def export(edition: Edition, out: Path) -> None:
 
 def make(edition: Edition) -> str:
     """The whole document."""
-    articles = pages.articles(edition, lambda card: HandbookAddresses(card.id), handbook=True)
+    _ = edition.drawings  # once, before several processes take their share of the articles
+    articles = edition.each(
+        "article in a handbook",
+        lambda card: pages.article(edition, card, HandbookAddresses(card.id), handbook=True),
+    )
     styles = [path for path in assets.styles() if path.name not in assets.SITE_ONLY]
     early = in_script(assets.early_script())
     libraries = [assets.vendor(name).read_text(encoding="utf-8") for name in assets.LIBRARIES]

@@ -17,9 +17,21 @@ from urllib.parse import quote
 
 import yaml
 
+from generator import words
 from generator.cards import addresses
-from generator.cards.model import Card, CardLink, Citation, Claim, Given, LearningPath, Link, Module
+from generator.cards.model import (
+    Card,
+    CardLink,
+    Citation,
+    Claim,
+    Fact,
+    Given,
+    LearningPath,
+    Link,
+    Module,
+)
 from generator.edition.edition import DemoPanel, Edition
+from generator.evidence.facts import PublicFact
 from generator.evidence.verdicts import State
 from generator.graph import drawing as graph
 from generator.lang import (
@@ -35,6 +47,7 @@ from generator.lang import (
     Text,
     on_one_line,
 )
+from generator.render.html import fact_about, fact_title
 from generator.render.obsidian import (
     Writer,
     block_id,
@@ -57,6 +70,9 @@ HOME = f"{addresses.HOME_NOTE}.md"
 ENTRY = f"{NAME}/{HOME}"
 CARDS, FIGURES = "Cards", "Figures"
 CANVAS, BASE = "Prerequisites.canvas", "Cards.base"
+
+_OWN = words.group("vault")
+"""What notes say that no page does."""
 
 CANVAS_SCALE = 2
 """Cards on a canvas show their text, so they are larger than in the graph of the site."""
@@ -105,10 +121,6 @@ def _path_note(path: LearningPath) -> str:
     return f"Path {path.id}"
 
 
-def _say(zh: str, en: str) -> str:
-    return on_one_line({"zh": zh, "en": en})
-
-
 def _cell(text: Text) -> str:
     """A text in both languages in a cell of a table, one below the other."""
     return "<br>".join(dict.fromkeys(escaped(text[lang], table=True) for lang in LANGS))
@@ -133,7 +145,7 @@ def _card_link(edition: Edition, name: str, *, table: bool = False) -> str:
     title = escaped(on_one_line(edition.title_of(name)), table=table)
     if name in edition.library.cards:
         return link(name, "", title, table=table)
-    return f"{title} ({_say('待写', 'planned')})"
+    return f"{title} ({on_one_line(words.phrase('common.planned'))})"
 
 
 # --- cards ---------------------------------------------------------------------------------------
@@ -211,8 +223,8 @@ class _CardNote:
             if panel.stale:
                 yield callout(
                     "warning",
-                    _say("证据过期", "Stale evidence"),
-                    _say("代码在记录之后改过。", "The code has changed since this record."),
+                    on_one_line(_OWN["stale"]),
+                    on_one_line(_OWN["stale_why"]),
                 )
             for figure in record.result.figures:
                 for lang in LANGS:
@@ -222,11 +234,15 @@ class _CardNote:
             yield f"```sh\n{panel.command}\n```"
             yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
         if refutations := list(self.edition.refutations(self.card)):
-            yield f"## {_say('说法与运行结果', 'What is said, and what the run found')}"
+            yield f"## {on_one_line(words.phrase('card.refutations'))}"
             yield "\n".join(
                 [
                     row(
-                        [_say("有人说", "Said"), _say("运行结果", "Found"), _say("是什么", "What")]
+                        [
+                            on_one_line(words.phrase("card.said")),
+                            on_one_line(words.phrase("card.found")),
+                            on_one_line(words.phrase("common.what")),
+                        ]
                     ),
                     row(["---"] * 3),
                     *(
@@ -235,8 +251,11 @@ class _CardNote:
                     ),
                 ]
             )
+        if facts := self.edition.facts(self.card):
+            yield f"## {on_one_line(words.phrase('card.facts'))}"
+            yield _facts(facts)
         if self.card.sources:
-            yield f"## {_say('文献', 'Sources')}"
+            yield f"## {on_one_line(words.phrase('card.sources'))}"
             yield "\n".join(
                 f"- [{escaped(source.title)}](<{_url(source.url)}>), {escaped(source.where)}"
                 for source in self.card.sources.values()
@@ -245,20 +264,20 @@ class _CardNote:
     def _run(self, record: Record) -> str:
         environment = record.environment
         facts = [
-            (_say("设备", "device"), record.device.upper()),
+            (on_one_line(_OWN["device"]), record.device.upper()),
             ("PyTorch", environment.get("torch", "")),
             ("Python", environment.get("python", "")),
-            (_say("记录于", "recorded"), record.recorded),
+            (on_one_line(_OWN["recorded"]), record.recorded),
         ]
         return "\n".join(f"- {name}: {escaped(found)}" for name, found in facts if found)
 
     def _connections(self) -> Iterator[str]:
         library, card = self.edition.library, self.card
         groups = [
-            (_say("先读", "Read first"), card.prerequisites),
-            (_say("之后可读", "Unlocks"), library.unlocks.get(card.id, ())),
-            (_say("相关", "Related"), card.related),
-            (_say("提到这张卡的", "Mentioned by"), library.backlinks.get(card.id, ())),
+            (on_one_line(words.phrase("card.prerequisites")), card.prerequisites),
+            (on_one_line(words.phrase("card.unlocks")), library.unlocks.get(card.id, ())),
+            (on_one_line(words.phrase("card.related")), card.related),
+            (on_one_line(words.phrase("card.backlinks")), library.backlinks.get(card.id, ())),
         ]
         lines = [
             f"- {label}: " + "; ".join(_card_link(self.edition, name) for name in names)
@@ -272,16 +291,50 @@ class _CardNote:
         yield "\n".join(lines)
 
 
+def _facts(facts: Iterable[PublicFact]) -> str:
+    heads = [
+        on_one_line(words.phrase("panel.value")),
+        on_one_line(words.phrase("common.what")),
+        on_one_line(words.phrase("card.source")),
+        on_one_line(words.phrase("card.as_of")),
+    ]
+    rows = [
+        row(
+            [
+                escaped(fact.shown, table=True),
+                _cell(fact_about(fact)) + (f"<br>{_derivation(fact)}" if fact.derived else ""),
+                f"[{escaped(fact.source.title, table=True)}](<{_url(fact.source.url)}>), "
+                f"{escaped(fact.source.where, table=True)} ({_opened(fact)})",
+                fact.as_of.isoformat(),
+            ]
+        )
+        for fact in facts
+    ]
+    return "\n".join([row(heads), row(["---:", "---", "---", "---"]), *rows])
+
+
+def _derivation(fact: PublicFact) -> str:
+    return escaped(f"{fact.key} = {fact.derived}", table=True)
+
+
+def _opened(fact: PublicFact) -> str:
+    """Whether somebody has read the place that a fact names."""
+    if fact.source.opened is None:
+        return on_one_line(words.phrase("card.not_opened"))
+    day = fact.source.opened.isoformat()
+    return on_one_line(words.fill(words.phrase("card.opened"), day=day))
+
+
 def _evidence_id(demo: str, device: str) -> str:
     return block_id("ev", demo, "" if device == "cpu" else device)
 
 
 def _metrics(panel: DemoPanel) -> str:
     heads = [
-        _say("数值", "Value"),
-        _say("是什么", "What"),
-        _say("怎样得到", "How"),
-        _say("类别", "Kind"),
+        on_one_line(words.phrase("panel.value")),
+        on_one_line(words.phrase("common.what")),
+        on_one_line(words.phrase("panel.how")),
+        on_one_line(words.phrase("panel.kind")),
     ]
     rows = [
         row(
@@ -316,18 +369,35 @@ class _LinkWriter:
                     state, shown + STATE_MARKS[state]
                 )
             case CardLink():
-                if found.card not in self.edition.library.cards:
-                    return label
-                block = f"#^{addresses.block(found.anchor, self.lang)}" if found.anchor else ""
-                return link(found.card, block, label, table=table)
+                return self._card_link(found, label, table)
+            case Fact():
+                return self._fact(found, label, table)
             case Citation():
                 source = self.card.sources[found.source]
-                title = f"{source.title}, {found.where or source.where}".replace('"', "'")
-                return f'[{label}](<{_url(source.url)}> "{escaped(title, table=table)}")'
+                title = f"{source.title}, {found.where or source.where}"
+                return _titled(label, source.url, title, table)
             case Given():
                 return label
             case _:
                 return f"[{label}](<{_url(found.url)}>)"
+
+    def _fact(self, found: Fact, label: str, table: bool) -> str:
+        fact = self.edition.fact(found)
+        if fact is None:
+            return label + STATE_MARKS["stale"]
+        return _titled(label, fact.source.url, fact_title(fact)[self.lang], table)
+
+    def _card_link(self, found: CardLink, label: str, table: bool) -> str:
+        if found.card not in self.edition.library.cards:
+            return label
+        block = f"#^{addresses.block(found.anchor, self.lang)}" if found.anchor else ""
+        return link(found.card, block, label, table=table)
+
+
+def _titled(label: str, address: str, title: str, table: bool) -> str:
+    """A link to a place in a work, which its title names."""
+    shown = escaped(title.replace('"', "'"), table=table)
+    return f'[{label}](<{_url(address)}> "{shown}")'
 
 
 def _url(address: str) -> str:
@@ -341,28 +411,28 @@ def _url(address: str) -> str:
 def _home(edition: Edition) -> str:
     counts = edition.counts
     lines = [
-        f"# {_say('每个数字都跑得出来', 'Every number runs')}",
+        f"# {on_one_line(words.phrase('home.title'))}",
         "\n".join(
             [
-                f"- {_say('卡片', 'cards')}: {counts['cards']}",
+                f"- {on_one_line(_OWN['cards'])}: {counts['cards']}",
                 *(
                     f"- {_state(state)}: {count}"
                     for state, count in edition.tally(*edition.library.cards.values()).items()
                 ),
-                f"- {_say('演示', 'demos')}: {counts['demos']}",
-                f"- {_say('文献', 'works cited')}: {counts['sources']}",
+                f"- {on_one_line(_OWN['demos'])}: {counts['demos']}",
+                f"- {on_one_line(_OWN['works'])}: {counts['sources']}",
             ]
         ),
     ]
     if edition.library.paths:
         lines += [
-            f"## {_say('从哪里开始', 'Where to begin')}",
+            f"## {on_one_line(words.phrase('home.paths'))}",
             "\n".join(
                 f"- {link(_path_note(path), '', escaped(on_one_line(path.title)))}"
                 for path in edition.library.paths
             ),
         ]
-    lines += [f"## {_say('模块', 'Modules')}", "\n".join(_module_lines(edition))]
+    lines += [f"## {on_one_line(_OWN['modules'])}", "\n".join(_module_lines(edition))]
     lines += [f"![[{BASE}]]", f"- [[{CANVAS}]]"]
     return "\n\n".join(lines) + "\n"
 
@@ -380,7 +450,7 @@ def _module_lines(edition: Edition) -> Iterator[str]:
         if number:
             yield f"- {link(_module_note(module), '', name)}: {number}"
         else:
-            yield f"- {name} ({_say('待写', 'planned')})"
+            yield f"- {name} ({on_one_line(words.phrase('common.planned'))})"
 
 
 def _module(edition: Edition, module: Module) -> str:
@@ -393,7 +463,11 @@ def _module(edition: Edition, module: Module) -> str:
         ),
         "\n\n".join(paragraph(module.summary[lang]) for lang in LANGS),
     ]
-    heads = [_say("卡片", "Card"), _say("难度", "Level"), _say("有证明的数字", "Numbers proven")]
+    heads = [
+        on_one_line(words.phrase("common.card")),
+        on_one_line(words.phrase("module.difficulty")),
+        on_one_line(_OWN["proven"]),
+    ]
     for topic in module.topics.values():
         cards = [card for card in edition.cards_of(module) if card.topic == topic.id]
         if cards:
@@ -411,7 +485,7 @@ def _module(edition: Edition, module: Module) -> str:
             parts += [f"## {escaped(on_one_line(topic.title))}", table]
     if module.planned:
         parts += [
-            f"## {_say('待写', 'Planned')}",
+            f"## {on_one_line(words.phrase('module.planned'))}",
             "\n".join(f"- {paragraph(on_one_line(card.title))}" for card in module.planned),
         ]
     return "\n\n".join(parts) + "\n"
@@ -477,12 +551,12 @@ def _canvas(edition: Edition) -> str:
 def _base() -> str:
     """A table of all cards, and one a level, as an Obsidian base."""
     names = {
-        "title": _say("卡片", "Card"),
-        "module": _say("模块", "Module"),
-        "topic": _say("主题", "Topic"),
-        "difficulty": _say("难度", "Level"),
-        "proven": _say("有证明的数字", "Numbers proven"),
-        "updated": _say("更新于", "Updated"),
+        "title": on_one_line(words.phrase("common.card")),
+        "module": on_one_line(_OWN["module"]),
+        "topic": on_one_line(_OWN["topic"]),
+        "difficulty": on_one_line(words.phrase("module.difficulty")),
+        "proven": on_one_line(_OWN["proven"]),
+        "updated": on_one_line(_OWN["updated"]),
     }
     columns = ["file.name", *(f"note.{name}" for name in names)]
     base = {
@@ -491,7 +565,7 @@ def _base() -> str:
         "views": [
             {
                 "type": "table",
-                "name": _say("按主题", "By topic"),
+                "name": on_one_line(_OWN["by_topic"]),
                 "groupBy": {"property": "note.topic", "direction": "ASC"},
                 "order": list(columns),
             },

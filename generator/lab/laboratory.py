@@ -36,11 +36,9 @@ class Laboratory:
     def discover(self) -> dict[str, Demo]:
         """The demos by name.
 
-        Raises ``Unavailable`` where there is no folder, ``discovery.DemoError`` where a demo is
-        broken, ``OSError`` where the folder cannot be read.
+        Raises ``discovery.DemoError`` where a demo is broken, ``OSError`` where the folder cannot
+        be read.
         """
-        if not self.demos.is_dir():
-            raise Unavailable(f"there is no folder {self.demos}", "name it: --demos DIR")
         os.scandir(self.demos).close()  # a folder that may not be read would look empty
         return discovery.discover(self.demos)
 

@@ -6,17 +6,19 @@ import heapq
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from generator import filesystem
 from generator.cache import NOTHING_KEPT, Cache
 from generator.cards import parse, syllabus
-from generator.cards.model import Card, CardLink, Claim, LearningPath, Module
+from generator.cards.model import Card, CardLink, Claim, Fact, LearningPath, Module
 from generator.cards.syllabus import Syllabus
+from generator.evidence import fact_file, facts
 from generator.evidence.evidence import Evidence, load_evidence
+from generator.evidence.facts import Facts, PublicFact
 from generator.evidence.verdicts import Verdict, judge
 from generator.problems import Place, Problem
 from runnable_demos.lab import discovery
@@ -44,6 +46,7 @@ class Contents:
     cards: tuple[Card, ...]
     broken: frozenset[str]
     evidence: Evidence
+    facts: Facts = field(default_factory=Facts)
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Library:
     unlocks: Mapping[str, tuple[str, ...]]
     backlinks: Mapping[str, tuple[str, ...]]
     evidence: Evidence
+    facts: Facts
 
     @cached_property
     def judged(self) -> Mapping[Claim, Verdict | Problem]:
@@ -71,6 +75,15 @@ class Library:
             claim: judge(claim, self.evidence)
             for card in self.cards.values()
             for claim in card.claims()
+        }
+
+    @cached_property
+    def stated(self) -> Mapping[Fact, PublicFact | Problem]:
+        """The public fact that each such link of the base states, judged once for all who ask."""
+        return {
+            link: facts.judge(link, self.facts)
+            for card in self.cards.values()
+            for link in card.facts()
         }
 
 
@@ -119,10 +132,11 @@ def read(
     if not files:
         problems.append(_empty(shown))
     records, found = _evidence(demos, evidence, cache)
-    problems = sorted({*problems, *found})
+    public, wrong = _facts(cards, cache)
+    problems = sorted({*problems, *found, *wrong})
     if plan is None or not parsed:
         return None, problems
-    return Contents(cards, plan, tuple(parsed), frozenset(broken), records), problems
+    return Contents(cards, plan, tuple(parsed), frozenset(broken), records, public), problems
 
 
 def read_syllabus(cards: Path) -> tuple[Syllabus | None, list[Problem]]:
@@ -169,6 +183,27 @@ def _evidence(
         return Evidence(), [filesystem.unreadable(error, str(error.filename or folder))]
 
 
+def _facts(cards: Path, cache: Cache) -> tuple[Facts, list[Problem]]:
+    """The facts that come with the program, extended by those of the base."""
+    name = f"{cards.as_posix()}/{fact_file.FILE_NAME}"
+    own = filesystem.read_text(cards / fact_file.FILE_NAME, name)
+    texts = [(own, name)]
+    if fact_file.PACKAGED:
+        packaged = str(fact_file.PACKAGED)
+        texts.insert(0, (filesystem.read_text(fact_file.PACKAGED, packaged), packaged))
+    found, problems = Facts(), []
+    for text, shown in texts if texts[0][0] != own else texts[-1:]:
+        if isinstance(text, str):
+            more, wrong = cache.get("facts", (text, shown), partial(fact_file.read, text, shown))
+        elif text.code == "no-file":
+            continue
+        else:
+            more, wrong = Facts(whole=False), [text]
+        found = found.extended(more)
+        problems += wrong
+    return found, problems
+
+
 def _empty(shown: str) -> Problem:
     return Problem(
         Place(shown),
@@ -198,6 +233,7 @@ def assemble(contents: Contents) -> Library:
         unlocks=_inverted({card.id: card.prerequisites for card in cards.values()}),
         backlinks=_inverted({card.id: tuple(_named(card)) for card in cards.values()}),
         evidence=contents.evidence,
+        facts=contents.facts,
     )
 
 

@@ -23,18 +23,21 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+from generator import words
 from generator.cards.model import (
     Card,
     CardLink,
     Citation,
     Claim,
+    Fact,
     Given,
     Item,
     Link,
     Section,
     WebLink,
 )
-from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName
+from generator.evidence.facts import PublicFact
+from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName, Text
 from generator.line_ends import line_end
 from generator.render.markup import vouched
 from generator.tex.mathml import mathml
@@ -45,6 +48,9 @@ class Resolver(Protocol):
 
     def verdict(self, claim: Claim) -> str:
         """What the evidence says of a claim: ``proven``, ``measured``, … ."""
+
+    def fact(self, link: Fact) -> PublicFact | None:
+        """The public fact that a link states; ``None`` where it cannot stand, as in a draft."""
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists; a link to a planned one is plain text."""
@@ -120,6 +126,18 @@ _OWN_SCHEMES = re.compile(r'href="(card|own):([^"]*)"')
 def evidence_anchor(demo: str, metric: str, device: str) -> str:
     """The id of a metric's row in the evidence panel of a card."""
     return f"ev-{demo}-{metric}" + ("" if device == "cpu" else f"-{device}")
+
+
+def fact_about(fact: PublicFact) -> Text:
+    """What a public fact is: of what, and its key in words."""
+    return words.fill(words.phrase("card.fact"), name=fact.name, label=fact.label)
+
+
+def fact_title(fact: PublicFact) -> Text:
+    """What a public fact is, and where it stands, in one line."""
+    source, day = fact.source, fact.as_of.isoformat()
+    line = words.phrase("card.fact_source")
+    return words.fill(line, fact=fact_about(fact), title=source.title, where=source.where, day=day)
 
 
 # --- sections ------------------------------------------------------------------------------------
@@ -234,6 +252,8 @@ class _Writer:
                 verdict = self.resolver.verdict(link)
                 own = escape(f"own:{anchor}")
                 return f'<a class="pd-claim" data-verdict="{verdict}" href="{own}">', "</a>"
+            case Fact():
+                return self._fact(link)
             case Citation():
                 source = self.card.sources[link.source]
                 title = escape(f"{source.title}, {link.where or source.where}")
@@ -245,12 +265,22 @@ class _Writer:
             case Given():
                 return '<span class="pd-given">', "</span>"
             case CardLink():
-                if not self.resolver.is_written(link.card):
-                    return '<span class="pd-planned">', "</span>"
-                anchor = f"#{link.anchor}" if link.anchor else ""
-                return f'<a href="{escape(f"card:{link.card}{anchor}")}">', "</a>"
+                return self._card_link(link)
             case WebLink():
                 return f'<a href="{escape(link.url)}">', "</a>"
+
+    def _fact(self, link: Fact) -> tuple[str, str]:
+        fact = self.resolver.fact(link)
+        if fact is None:
+            return '<span class="pd-doubtful">', "</span>"
+        title, address = escape(fact_title(fact)[self.lang]), escape(fact.source.url)
+        return f'<a class="pd-fact" title="{title}" href="{address}">', "</a>"
+
+    def _card_link(self, link: CardLink) -> tuple[str, str]:
+        if not self.resolver.is_written(link.card):
+            return '<span class="pd-planned">', "</span>"
+        anchor = f"#{link.anchor}" if link.anchor else ""
+        return f'<a href="{escape(f"card:{link.card}{anchor}")}">', "</a>"
 
 
 def _cell(tag: str, token: Token) -> str:

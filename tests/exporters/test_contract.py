@@ -22,8 +22,8 @@ from generator.lang import LANGS
 FOUND = [cast(ModuleType, each) for each in exporters.discover()]
 NAMES = [each.NAME for each in FOUND]
 READ = re.compile(
-    r"generator\.(edition|graph|render|cards|evidence|lang|problems|site_url|exporters)\b"
-    r"|runnable_demos\.lab\.(figures|metrics)\b"
+    r"generator\.(edition|graph|render|cards|evidence|lang|words|problems|site_url|exporters)\b"
+    r"|runnable_demos\.lab\.metrics\b"
 )
 """Rooms whose data and drawing an exporter may use; loading, checking and judging are not among them."""
 LOADERS = {"parse", "load", "load_evidence", "read_syllabus", "judge", "open", "urlopen"}

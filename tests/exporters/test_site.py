@@ -352,6 +352,11 @@ def test_the_home_page_counts_what_there_is(edition: Edition, trees: dict[str, E
     bounded = {"kahan_error"}
     proven = {metric for metric, wrong in claims if not wrong} - bounded
     works = {s.url for c in cards for s in c.sources.values()}
+    works |= {
+        "https://example.org/toy-gpu.pdf",
+        "https://example.org/toy-gpu",
+        "https://example.org/toy-model",
+    }
     assert [each["data-state"] for each in counts.all("div")[1:-2]] == [
         "proven",
         "bounded",
@@ -413,6 +418,7 @@ def test_a_page_does_not_grow_with_the_number_of_cards(edition: Edition) -> None
     larger = bind(replace(library, cards={**library.cards, **more}))
     pages = [website(each, ADDRESS).pages["cards/kahan-sum/index.md"] for each in (edition, larger)]
     assert pages[0] == pages[1]
+    assert pages[0].body == pages[1].body
     navigation = [
         [path for path, page in website(each, ADDRESS).pages.items() if page.in_navigation]
         for each in (edition, larger)

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from generator.commands.shared.exits import USAGE, stop
+
 
 class Device(StrEnum):
     """Where a demo runs; ``auto`` takes a GPU where there is one and the demo gains from it."""
@@ -33,28 +35,58 @@ class Language(StrEnum):
     en = "en"
 
 
+def _there(context: typer.Context, option: typer.CallbackParam, folder: Path | None) -> Path | None:
+    """``folder``, which has to be one where it is named; what stands by default may be missing."""
+    source = context.get_parameter_source(option.name or "")
+    if folder and source and source.name == "COMMANDLINE" and not folder.is_dir():
+        what = f"{folder} is not a folder" if folder.exists() else f"there is no folder {folder}"
+        name = option.opts[0]
+        stop(USAGE, f"{what} ({name})", f"Name a folder that exists, or leave {name} out.")
+    return folder
+
+
 # Not ``readable``: what may not be read is a problem like others, not wrong usage.
 CardsOption = Annotated[Path, typer.Option("--cards", help="Folder of the cards.", readable=False)]
+"""For commands that read the cards first: a folder that is none is a problem like others."""
+BaseOption = Annotated[
+    Path,
+    typer.Option("--cards", help="Folder of the cards.", readable=False, callback=_there),
+]
+"""For commands that ask the cards' folder for its demos first."""
+# A default in square brackets in the help itself would be lost as markup.
 DemosOption = Annotated[
     Path | None,
     typer.Option(
         "--demos",
-        help="Folder of the demos [default: runnable_demos beside the cards, else proofdeck's own].",
+        help="Folder of the demos.",
+        show_default="runnable_demos beside the cards, else proofdeck's own",
         readable=False,
+        callback=_there,
     ),
 ]
 EvidenceOption = Annotated[
     Path | None,
     typer.Option(
-        "--evidence", help="Folder of the evidence [default: DEMOS/evidence].", readable=False
+        "--evidence",
+        help="Folder of the evidence.",
+        show_default="DEMOS/evidence",
+        readable=False,
+        callback=_there,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 LanguageOption = Annotated[
-    Language | None, typer.Option("--lang", help="Language [default: the terminal's].")
+    Language | None, typer.Option("--lang", help="Language.", show_default="the terminal's")
 ]
 LimitOption = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="End a demo after these.")
+    float,
+    typer.Option(
+        "--time-limit",
+        metavar="SECONDS",
+        min=0.1,
+        max=7 * 24 * 3600,  # a clock that is to wait for ever does not wait at all
+        help="End a demo after these.",
+    ),
 ]
 CARDS = Path("cards")
 

@@ -35,6 +35,9 @@ def sound(
     inner, outer = cards.resolve(), out.resolve()
     if inner.is_relative_to(outer) or outer.is_relative_to(inner):
         stop(USAGE, f"{out} and the cards in {cards} stand in one another", "Name another folder.")
+    above = next(each for each in outer.parents if each.exists())
+    if not above.is_dir():
+        stop(USAGE, f"{above} is a file, and {out} would stand in it", "Name another folder.")
     cache = default_folder()
     if cache and any(cache.resolve().is_relative_to(each) for each in (inner, outer)):
         stop(USAGE, f"the cache {cache} stands in the cards or in {out}", "Name another folder.")

@@ -1,0 +1,1 @@
+"""What compares speeds: with earlier ones, with larger bases, and with other builders."""
