@@ -171,7 +171,8 @@ def half(lang: str) -> str:
 - **{text[1]}** *{text[2]}* {listing(code[0])}
 - [4×](claim:float_sums/additions_ratio) [{text[3]}](https://x.example/a'b?c=&lt;d)
 - [{text[4]}](source:work "{plain(attack())}") [{text[5]}](card:one) [{text[6]}](given:)
-- [16 GB](fact:card/memory) [3](fact:card/power)
+- [16 GB](fact:card/memory) [3](fact:card/power) [10,000](param:float_sums/count)
+- [32 GB](calc: "{{devices}} × {{device/memory}}") [80,000 B](calc: "{{param:float_sums/count}} × 8 B")
 - [5×](wrong:float_sums/additions_ratio) {claims} $\\text{{<b onclick=x>}}$
 
 ## {heads[3]}
@@ -246,6 +247,7 @@ def card(name: str, needed: list[str], formerly: list[str]) -> str:
             "related": ["planned"],
             "formerly": formerly,
             "sources": {"work": {"title": attack(), "url": work, "where": attack()}},
+            "scenario": {"model": None, "device": "card", "devices": 2, "batch": 1, "sequence": 1},
             "silenced": {"answer-length": attack()},
             "updated": None,
         },

@@ -97,7 +97,6 @@ NAMES = {
     "fact:gpt-9-7b/kv_heads": Name("fact", "gpt-9-7b", "kv_heads"),
     "model/parameters": Name("model", key="parameters"),
     "device/bf16": Name("device", key="bf16"),
-    "link/per_direction": Name("link", key="per_direction"),
     "devices": Name("devices"),
     "batch": Name("batch"),
     "sequence": Name("sequence"),
@@ -140,7 +139,7 @@ def test_names_come_once_in_their_order() -> None:
     [
         ("2 × 3", False), ("{devices} × {batch} × {sequence}", False), ("{devices} × 80 GB", False),
         ("{devices} × {claim:a/b}", True), ("{param:a/b}", True), ("−sqrt({fact:a/b})", True),
-        ("{model/width}^2", True), ("max(1, {device/memory})", True), ("({link/total}) %", True),
+        ("{model/width}^2", True), ("max(1, {device/memory})", True), ("({device/memory}) %", True),
     ],
 )  # fmt: skip
 def test_a_calc_counts_with_something_proven_in_it(text: str, proven: bool) -> None:

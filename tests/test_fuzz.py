@@ -87,6 +87,12 @@ class _Everything:
     def verdict(self, claim: object) -> str:  # noqa: ARG002
         return "proven"
 
+    def setting(self, link: object) -> None:
+        """No setting is known."""
+
+    def derived(self, link: object) -> None:
+        """Nothing follows."""
+
     def fact(self, link: object) -> None:
         """There is none."""
 
@@ -142,6 +148,8 @@ MARKS = st.sampled_from(
     ["汉", "字", "，", "“", "”", "……", "——", "a", "GPU", "3", "16 B", "%", "$x$", "$", "$$", "`c`", "`", "```",
      "~~~", "**", "*", "_", "~~", "==", "[", "]", "(", ")", "![", "[[", "]]", "](given:)", "[3%](claim:a/b)",
      "[16 GB](fact:toy-gpu/memory)",
+     "[10,000](param:float_sums/count)",
+     '[16 GB](calc: "{fact:toy-gpu/memory} × 1")',
      "[8 B](claim:float_sums/bytes_per_number)", "[x](card:rounding)", "[x](card:rounding#", "<https://x.org>",
      "<a@b.org>", "[<https://x.org>](card:rounding)", "[a](https://x.org 'b')", "[a](https%3A//x.org)", "[r]: x",
      "[r]: https://x.org 'y'", "[r]", "[^1]", "<b>", "</b>", "<!-- #i -->", "<!--", "-->", "&amp;", "&#0;",

@@ -178,10 +178,23 @@ def another_fact(folder: Path, turn: random.Random) -> None:
     edit(path, *other, turn)
 
 
+def another_calculation(folder: Path, turn: random.Random) -> None:
+    """Another expression, another scenario, another setting."""
+    expression = turn.choice(["{device/memory} / (8 B)", "2 × 3", "{batch}", "2 ×"])
+    at, into = turn.choice(
+        [
+            (r'(?<=calc: ")[^"]*', expression),
+            (r"(?<=devices: )\d+", str(turn.randrange(1, 9))),
+            (r"(?<=\[)10,000(?=\]\(param)", turn.choice(["10,000", "9"])),
+        ]
+    )
+    edit(turn.choice(cards(folder)), at, into, turn)
+
+
 EDITS: list[Callable[[Path, random.Random], None]] = [
     another_word, another_title, another_level, other_prerequisites, a_link, another_number,
     a_formula, a_copy, a_rename, a_deletion, another_syllabus, another_run, another_demo,
-    a_broken_record, another_fact,
+    a_broken_record, another_fact, another_calculation,
 ]  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from markdown_it.token import Token
 
 from generator.cards.model import (
+    Calc,
     Card,
     CardLink,
     Citation,
@@ -21,6 +22,7 @@ from generator.cards.model import (
     Fact,
     Given,
     Link,
+    Param,
     WebLink,
     locate,
     place_of,
@@ -379,11 +381,15 @@ def test_every_kind_of_link_is_resolved() -> None:
         "[§1](source:work)",
         "[80 GB](given:)",
         "[16 GB](fact:toy-gpu/memory_bandwidth)",
+        "[64](param:demo/layers)",
+        '[2 GB](calc: "{devices} × 1 GB")',
+        "[4 GB][twice]",
         "[there](card:other#why)",
         "[`code` and $x$](https://example.org/a?b=c)",
         "<https://example.org/汉>",
     ]
-    card = whole(CARD.replace("A price.", " ".join(links)))
+    text = CARD.replace("A price.", " ".join(links)) + '\n[twice]: calc: "2 × 2 GB"\n'
+    card = whole(text)
     found = card.sections["en"]["tradeoffs"].links
     at = [link.place for link in found]
     assert found == (
@@ -393,9 +399,12 @@ def test_every_kind_of_link_is_resolved() -> None:
         Citation(at[3], "§1", "work", "§1"),
         Given(at[4], "80 GB"),
         Fact(at[5], "16 GB", "toy-gpu", "memory_bandwidth"),
-        CardLink(at[6], "there", "other", "why"),
-        WebLink(at[7], "`code` and $x$", "https://example.org/a?b=c"),
-        WebLink(at[8], "https://example.org/汉", "https://example.org/%E6%B1%89"),
+        Param(at[6], "64", "demo", "layers"),
+        Calc(at[7], "2 GB", "{devices} × 1 GB"),
+        Calc(at[8], "4 GB", "2 × 2 GB"),
+        CardLink(at[9], "there", "other", "why"),
+        WebLink(at[10], "`code` and $x$", "https://example.org/a?b=c"),
+        WebLink(at[11], "https://example.org/汉", "https://example.org/%E6%B1%89"),
     )
     assert [p.column for p in at] == [
         1 + len(" ".join(links[:number])) + (number > 0) for number in range(len(links))
@@ -413,9 +422,9 @@ def test_every_place_of_a_real_card_is_right(file: Path) -> None:
     """What a token says stands in the file at the token's place."""
     text = file.read_text()
     card = whole(text, f"cards/numerics/{file.name}")
-    assert len(list(card.links())) == text.count("](")
+    assert len(list(card.links())) == len(re.findall(r"\]\(|\]\[", text))
     for link in card.links():
-        assert shown_at(text, link).startswith(f"[{link.text}](")
+        assert re.match(rf"\[{re.escape(link.text)}\][(\[]", shown_at(text, link))
     rows = text.split("\n")
     kinds = set()
     for token in tokens(card):

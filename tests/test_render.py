@@ -5,16 +5,20 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import dataclass, field
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from generator.cards import prose
-from generator.cards.model import Card, Claim, Fact
+from generator.cards.model import Calc, Card, Claim, Fact, Param, Scenario
 from generator.cards.parse import parse
-from generator.evidence import fact_file
+from generator.evidence import derived, fact_file, settings
+from generator.evidence.derived import Derived
+from generator.evidence.evidence import load_evidence
 from generator.evidence.facts import PublicFact
+from generator.evidence.settings import Setting
 from generator.library import library
 from generator.render.html import RenderedCard, localise, render, sanitised
 from generator.tex.mathml import mathml
@@ -25,6 +29,8 @@ CARD = (Path(__file__).parent / "library/cards/numerics/kahan-sum.md").read_text
 FACTS, _ = fact_file.read(
     (Path(__file__).parent / "library/cards/facts.yml").read_text(encoding="utf-8"), "facts.yml"
 )
+DEMOS = Path(__file__).parent / "library/runnable_demos"
+EVIDENCE, _ = load_evidence(DEMOS / "evidence", DEMOS)
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,15 @@ class Resolver:
     def fact(self, link: Fact) -> PublicFact | None:
         """The fact of the small base, if it has it."""
         return FACTS.find(link)
+
+    def setting(self, link: Param) -> Setting | None:
+        """The setting of the small base's record, if it has it."""
+        return settings.find(link.demo, link.name, EVIDENCE)
+
+    def derived(self, link: Calc) -> Derived | None:
+        """What it is worth without a scenario."""
+        found = derived.judge(link, Scenario(), EVIDENCE, FACTS)
+        return found if isinstance(found, Derived) else None
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists."""
@@ -126,6 +141,28 @@ CASES = {
         "[16 GB](fact:toy-gpu/memory)",
         '<p><a class="pd-fact" title="the toy GPU: memory. Toy GPU datasheet, '
         'Table 1, &lt;row&gt; 2 &amp; 3 (2026-11-28)" href="https://example.org/toy-gpu.pdf">16 GB</a></p>',
+    ),
+    "a setting": (
+        "[10,000](param:float_sums/count)",
+        '<p><a class="pd-claim" data-verdict="setting" href="own:ev--set-float_sums-count">10,000</a></p>',
+    ),
+    "a setting that is not known": (
+        "[10,000](param:float_sums/size)",
+        '<p><span class="pd-doubtful">10,000</span></p>',
+    ),
+    "a calculation": (
+        '[32 GB](calc: "2 × {fact:toy-gpu/memory}")',
+        '<p><a class="pd-claim" data-verdict="follows" '
+        f'href="own:ev--calc-{sha256("2 × {fact:toy-gpu/memory}".encode()).hexdigest()[:8]}">32 GB</a></p>',
+    ),
+    "a calculation from assumptions": (
+        '[32 GB](calc: "2 × 16 GB")',
+        '<p><a class="pd-claim" data-verdict="assumed" '
+        f'href="own:ev--calc-{sha256("2 × 16 GB".encode()).hexdigest()[:8]}">32 GB</a></p>',
+    ),
+    "a calculation that is wrong": (
+        '[31 GB](calc: "2 × {fact:toy-gpu/memory}")',
+        '<p><span class="pd-doubtful">31 GB</span></p>',
     ),
     "a fact that is not known": (
         "[16 GB](fact:toy-gpu/size)",

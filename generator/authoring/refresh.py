@@ -1,4 +1,4 @@
-"""Rewrite the numbers of cards from evidence and public facts, and the words of records from their demos.
+"""Rewrite the numbers of cards from evidence and facts, and the words of records from their demos.
 
 A number that equals its metric, or its fact, stays as it is printed; another one is printed anew, as precise as
 before, in the same form. All other bytes of a card stay: line ends, byte order mark and spaces too.
@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.cards.model import Card, Claim, Fact
+from generator.cards.model import Calc, Card, Claim, Fact, Link, Param, Scenario
+from generator.evidence import derived, settings
 from generator.evidence import facts as public
 from generator.evidence.evidence import Evidence
 from generator.evidence.facts import Facts
-from generator.evidence.quantities import QuantityError, read
+from generator.evidence.quantities import QuantityError, Recorded, read
 from generator.evidence.verdicts import judge
 from generator.lines import BYTE_ORDER_MARK
 from generator.problems import Place, Problem
@@ -46,8 +47,13 @@ def refresh(
     problems: list[Problem] = []
     for card in sorted(cards.values(), key=lambda card: card.path):
         wanted, found = wanted_changes(card.claims(), evidence)
-        more, unfit = wanted_facts(card.facts(), facts)
-        wanted, found = [*wanted, *more], [*found, *unfit]
+        for more, unfit in (
+            wanted_settings(card.params(), evidence),
+            wanted_facts(card.facts(), facts),
+            wanted_calculations(card.calcs(), card.scenario, evidence, facts),
+        ):
+            wanted += more
+            found += unfit
         path = Path(card.path)
         if wanted:
             raw = path.read_bytes()
@@ -107,11 +113,45 @@ def wanted_facts(links: Iterable[Fact], facts: Facts) -> tuple[list[Change], lis
         found, fact = public.judge(link, facts), facts.find(link)
         if not isinstance(found, Problem) or found.code != "fact-number" or fact is None:
             continue
-        try:
-            changes.append(Change(link.place, link.text, read(link.text).reprint(fact.value)))
-        except QuantityError as error:
-            problems.append(_unfit(link.place, error))
+        _reprint(link, fact.value, changes, problems)
     return changes, problems
+
+
+def wanted_settings(
+    links: Iterable[Param], evidence: Evidence
+) -> tuple[list[Change], list[Problem]]:
+    """The same of settings of runs."""
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for link in links:
+        found = settings.judge(link, evidence)
+        setting = settings.find(link.demo, link.name, evidence)
+        if isinstance(found, Problem) and found.code == "param-number" and setting:
+            _reprint(link, setting.value or 0, changes, problems)
+    return changes, problems
+
+
+def wanted_calculations(
+    links: Iterable[Calc], scenario: Scenario, evidence: Evidence, facts: Facts
+) -> tuple[list[Change], list[Problem]]:
+    """The same of what is calculated."""
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for link in links:
+        worth = derived.derive(link, scenario, evidence, facts)
+        if isinstance(worth, Problem):
+            continue
+        found = derived.judge(link, scenario, evidence, facts)
+        if isinstance(found, Problem) and found.code == "calc-number":
+            _reprint(link, worth.value.number, changes, problems)
+    return changes, problems
+
+
+def _reprint(link: Link, value: Recorded, changes: list[Change], problems: list[Problem]) -> None:
+    try:
+        changes.append(Change(link.place, link.text, read(link.text).reprint(value)))
+    except QuantityError as error:
+        problems.append(_unfit(link.place, error))
 
 
 def _unfit(place: Place, error: QuantityError) -> Problem:
@@ -140,7 +180,8 @@ def rewritten(
         row = change.place.line - 1
         start = starts[row] + change.place.column if row < len(starts) else len(text)
         start += row == 0 and text.startswith(BYTE_ORDER_MARK)
-        if text.startswith(f"[{change.before}](", start - 1):
+        # Of `[text][]` the text is the name of what it leads to, and stays.
+        if re.match(rf"\[{re.escape(change.before)}\](\(|\[(?!\]))", text[start - 1 :]):
             text = text[:start] + change.after + text[start + len(change.before) :]
             made.append(change)
         else:

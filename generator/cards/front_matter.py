@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from generator.cards import yaml_document
@@ -84,6 +91,16 @@ class SourceEntry(Strict):
     where: Words
 
 
+class ScenarioEntry(Strict):
+    """What the card's calculations assume."""
+
+    model: Id | None = None
+    device: Id | None = None
+    devices: PositiveInt | None = None
+    batch: PositiveInt | None = None
+    sequence: PositiveInt | None = None
+
+
 class FrontMatter(Strict):
     """All that stands between the fences at the top of a card."""
 
@@ -99,6 +116,7 @@ class FrontMatter(Strict):
     related: Ids = []
     formerly: Ids = []
     sources: dict[Id, SourceEntry] = {}
+    scenario: ScenarioEntry = ScenarioEntry()
     silenced: dict[Id, Words] = {}
 
 
@@ -115,6 +133,8 @@ _FORMS: Mapping[str, str] = {
     "related": "a list of card ids, such as `[big-o]`",
     "formerly": "a list of the ids that this card had before, such as `[bubblesort]`",
     "sources": 'works by key, such as `knuth-1998: {title: "…", url: "https://…", where: "§5.2.2"}`',
+    "scenario": "what calculations assume, such as `{model: llama-3-8b, device: h100-sxm, devices: 8}`; "
+    "`batch` and `sequence` count sequences and tokens",
     "silenced": "reasons by the code of a check, such as `{bare-quantity: why it is right here}`",
 }
 

@@ -4,7 +4,9 @@
 ``[33%](claim:demo/metric)``         a number or truth that the demo's record on the CPU proves;
                                      ``@h200`` behind the metric asks for the record of that GPU
 ``[50%](wrong:demo/metric)``         the same, said elsewhere, and refuted by the record
+``[64](param:demo/name)``            a setting of the run that the demo's record on the CPU keeps
 ``[80 GB](fact:h100-sxm/memory)``    a public fact: a key of an entry of ``facts.yml``, which names its source
+``[16 GB](calc: "8 × 2 GB")``        what follows from others: the title is the expression
 ``[30%](source:key "Table 5")``      a result of the work that the front matter declares as ``key``;
                                      the title says where in it, else the work's ``where`` counts
 ``[80 GB](given:)``                  a quantity assumed for the argument
@@ -24,7 +26,18 @@ from urllib.parse import unquote
 from markdown_it.token import Token
 
 from generator.cards.front_matter import SourceEntry
-from generator.cards.model import CardLink, Citation, Claim, Fact, Given, Link, WebLink, place_of
+from generator.cards.model import (
+    Calc,
+    CardLink,
+    Citation,
+    Claim,
+    Fact,
+    Given,
+    Link,
+    Param,
+    WebLink,
+    place_of,
+)
 from generator.names import suggest
 from generator.problems import Place, Problem
 from generator.web import why_unsound
@@ -32,9 +45,23 @@ from runnable_demos.lab.metrics import DEVICE
 
 _WEB = {"http", "https", "mailto"}
 _METRIC = re.compile(rf"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)(?:@({DEVICE}))?")
-_FACT = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)/([a-z][a-z0-9_]*)")
+_TABLES: Mapping[str, tuple[re.Pattern[str], type[Param] | type[Fact], str, str]] = {
+    "param": (
+        re.compile(r"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)"),
+        Param,
+        "parameter",
+        "`param:demo_name/parameter_name`",
+    ),
+    "fact": (
+        re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)/([a-z][a-z0-9_]*)"),
+        Fact,
+        "fact",
+        "`fact:entry-id/key`, as `facts.yml` names them",
+    ),
+}
 _FORMS = (
-    "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `fact:ID/KEY`, `source:KEY`, `given:` "
+    "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `param:DEMO/NAME`, `fact:ID/KEY`, "
+    '`calc: "EXPRESSION"`, `source:KEY`, `given:` '
     "or an address that begins with `https://`."
 )
 
@@ -54,8 +81,10 @@ def read(token: Token, sources: Mapping[str, SourceEntry] | None) -> tuple[Link,
     match scheme:
         case "claim" | "wrong":
             link, problem = _claim(place, text, scheme, target)
-        case "fact":
-            link, problem = _fact(place, text, target)
+        case "param" | "fact":
+            link, problem = _named(place, text, scheme, target)
+        case "calc":
+            link, problem = _calc(place, text, target, title)
         case "source":
             source = (sources or {}).get(target)
             link = Citation(place, text, target, title or (source.where if source else ""))
@@ -91,11 +120,20 @@ def _claim(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Pro
     return WebLink(place, text, ""), problem
 
 
-def _fact(place: Place, text: str, target: str) -> tuple[Link, Problem | None]:
-    if found := _FACT.fullmatch(target):
-        return Fact(place, text, found[1], found[2]), None
-    form = "`fact:entry-id/key`, as `facts.yml` names them"
-    return WebLink(place, text, ""), _bad(place, f"`fact:{target}` names no fact", f"Write {form}.")
+def _named(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Problem | None]:
+    pattern, make, what, form = _TABLES[scheme]
+    if found := pattern.fullmatch(target):
+        return make(place, text, found[1], found[2]), None
+    problem = _bad(place, f"`{scheme}:{target}` names no {what}", f"Write {form}.")
+    return WebLink(place, text, ""), problem
+
+
+def _calc(place: Place, text: str, target: str, title: str) -> tuple[Link, Problem | None]:
+    problem = None
+    if target or not title.strip():
+        form = 'Write the expression as a title: `(calc: "{devices} × 16 GB")`.'
+        problem = _bad(place, "this calculates nothing", form)
+    return Calc(place, text, title), problem
 
 
 def _bad(place: Place, message: str, hint: str) -> Problem:

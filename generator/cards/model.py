@@ -119,6 +119,25 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Param:
+    """``[64](param:checkpoint_extremes/layers)``: a setting of the run that a demo's CPU record keeps."""
+
+    place: Place
+    text: str
+    demo: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calc:
+    """``[128 GB](calc: "{model/parameters} × 16 B")``: a number that follows from others."""
+
+    place: Place
+    text: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
 class Citation:
     """``[30–40%](source:key "Table 5")``: someone else's result, and where in their work it stands."""
 
@@ -155,7 +174,7 @@ class WebLink:
     url: str
 
 
-Link = Claim | Fact | Citation | Given | CardLink | WebLink
+Link = Claim | Param | Fact | Calc | Citation | Given | CardLink | WebLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +216,21 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a card's calculations assume.
+
+    ``model`` and ``device`` are entries of ``facts.yml``; ``devices`` counts devices, ``batch`` sequences, and
+    ``sequence`` the tokens of one.
+    """
+
+    model: str | None = None
+    device: str | None = None
+    devices: int | None = None
+    batch: int | None = None
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """One card in both languages."""
 
@@ -213,6 +247,7 @@ class Card:
     related: tuple[str, ...]
     formerly: tuple[str, ...]
     sources: Mapping[str, Source]
+    scenario: Scenario
     silenced: Mapping[str, str]
     """Codes of checks that do not apply to this card, each with the written reason."""
     places: Mapping[str, Place]
@@ -223,22 +258,33 @@ class Card:
 
     def links(self) -> Iterator[Link]:
         """Every link of the card, language by language, section by section."""
-        for half in self.sections.values():
-            for section in half.values():
-                yield from section.links
+        for lang in self.sections:
+            yield from self.links_in(lang)
 
     def claims(self) -> Iterator[Claim]:
         """Every claim of the card, in the order of ``links``."""
         return (link for link in self.links() if isinstance(link, Claim))
 
+    def params(self) -> Iterator[Param]:
+        """Every setting of a run that the card states, in the order of ``links``."""
+        return (link for link in self.links() if isinstance(link, Param))
+
+    def calcs(self) -> Iterator[Calc]:
+        """Every number that the card calculates, in the order of ``links``."""
+        return (link for link in self.links() if isinstance(link, Calc))
+
     def facts(self) -> Iterator[Fact]:
         """Every public fact that the card states, in the order of ``links``."""
         return (link for link in self.links() if isinstance(link, Fact))
 
+    def links_in(self, lang: Lang) -> Iterator[Link]:
+        """The links of one language, section by section."""
+        for section in self.sections[lang].values():
+            yield from section.links
+
     def claims_in(self, lang: Lang) -> Iterator[Claim]:
         """The claims of one language, section by section."""
-        for section in self.sections[lang].values():
-            yield from (link for link in section.links if isinstance(link, Claim))
+        return (link for link in self.links_in(lang) if isinstance(link, Claim))
 
 
 @dataclass(frozen=True, slots=True)

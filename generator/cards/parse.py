@@ -24,6 +24,7 @@ from generator.cards.model import (
     Citation,
     Item,
     Link,
+    Scenario,
     Section,
     Source,
     Tokens,
@@ -455,6 +456,7 @@ def _card(
             key: Source(key, places[f"sources.{key}"], each.title, each.url, each.where)
             for key, each in values.sources.items()
         },
+        scenario=Scenario(**values.scenario.model_dump()),
         silenced=dict(values.silenced),
         places=places,
         sections={

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from generator.cards.model import Citation, Claim, Fact, Given
+from generator.cards.model import Calc, Citation, Claim, Fact, Given, Param
 from generator.cards.prose import Piece
 from generator.checks import Reading
 from generator.evidence.quantities import MULTIPLIERS, SYMBOLS
@@ -15,8 +15,8 @@ CODE = "bare-quantity"
 SEVERITY: Severity = "error"
 SENTENCE = (
     "A number with a unit of bytes, FLOPs, time or tokens, or with %, × or 倍, stands inside a "
-    "`claim:`, `wrong:`, `fact:`, `source:` or `given:` link, in display math or in code, and nowhere else: "
-    "titles, tables, questions and inline math included. So does a number in words, "
+    "`claim:`, `wrong:`, `fact:`, `calc:`, `source:` or `given:` link, in display math or in code, and nowhere "
+    "else: titles, tables, questions and inline math included. So does a number in words, "
     "but for those up to ten before a unit in words."
 )
 
@@ -91,7 +91,7 @@ def _problem(text: str, place: Place) -> Problem:
     shown = " ".join(text.replace("$", " ").split())
     message = f"“{shown}” stands here without its proof"
     hint = (
-        f"Measure it, `[{shown}](claim:DEMO/METRIC)`, cite it (`fact:ID/KEY`, `source:KEY`), "
+        f"Measure it, `[{shown}](claim:DEMO/METRIC)`, calculate it (`calc:`), cite it (`fact:ID/KEY`, `source:KEY`), "
         "refute it (`wrong:`) or assume it (`given:`)."
     )
     return Problem(place, CODE, message, hint, SEVERITY)
@@ -109,7 +109,7 @@ def _is_model_size(found: re.Match[str]) -> bool:
 
 
 def _shown(piece: Piece) -> str:
-    if isinstance(piece.link, (Claim, Fact, Citation, Given)) or piece.kind == "code":
+    if isinstance(piece.link, (Claim, Param, Fact, Calc, Citation, Given)) or piece.kind == "code":
         return _OTHER
     return f"${_masked(piece.text)}$" if piece.kind == "math" else piece.text
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from generator.cards.model import Citation, Claim, Fact, Given, Section, place_of
+from generator.cards.model import Calc, Citation, Claim, Fact, Given, Param, Section, place_of
 from generator.cards.prose import blocks
 from generator.checks import Reading
 from generator.evidence.quantities import QuantityError, read
@@ -17,8 +17,9 @@ from generator.problems import Place, Problem, Severity
 CODE = "languages-differ"
 SEVERITY: Severity = "error"
 SENTENCE = (
-    "Both languages have, in each section, the same claims, public facts, citations, assumed quantities, display "
-    "formulas, code blocks, headings and callouts, and the same follow-ups and pitfalls in one order."
+    "Both languages have, in each section, the same claims, settings, public facts, calculations, citations, assumed "
+    "quantities, display formulas, code blocks, headings and callouts, and the same follow-ups and pitfalls in "
+    "one order."
 )
 
 
@@ -42,7 +43,17 @@ def check_card(reading: Reading) -> Iterator[Problem]:
 
 
 def _compare(one: Section, other: Section) -> Iterator[Problem]:
-    for collect in (_claims, _facts, _citations, _givens, _formulas, _code, _layout):
+    for collect in (
+        _claims,
+        _settings,
+        _facts,
+        _calculations,
+        _citations,
+        _givens,
+        _formulas,
+        _code,
+        _layout,
+    ):
         here, there = list(collect(one)), list(collect(other))
         yield from _alone(here, there, other)
         yield from _alone(there, here, one)
@@ -81,6 +92,23 @@ def _claims(section: Section) -> Iterator[Thing]:
                 device = "" if link.device == "cpu" else f"@{link.device}"
                 name = f"the claim `{scheme}:{link.demo}/{link.metric}{device}`"
                 yield Thing(key, name, link.place)
+
+
+def _settings(section: Section) -> Iterator[Thing]:
+    seen = set()
+    for link in section.links:
+        if isinstance(link, Param) and (link.demo, link.name) not in seen:
+            seen.add((link.demo, link.name))
+            name = f"the setting `param:{link.demo}/{link.name}`"
+            yield Thing((link.demo, link.name), name, link.place)
+
+
+def _calculations(section: Section) -> Iterator[Thing]:
+    seen = set()
+    for link in section.links:
+        if isinstance(link, Calc) and (key := _SPACES.sub(" ", link.expression)) not in seen:
+            seen.add(key)
+            yield Thing(key, f"the calculation `{key}`", link.place)
 
 
 def _facts(section: Section) -> Iterator[Thing]:

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from generator.cache import NOTHING_KEPT, Cache, Later
 from generator.cards.model import (
+    Calc,
     Card,
     CardLink,
     Citation,
@@ -28,21 +29,31 @@ from generator.cards.model import (
     Fact,
     LearningPath,
     Module,
+    Param,
 )
-from generator.evidence import values
+from generator.evidence import calc, values
+from generator.evidence.derived import Derived, Finding, Input
 from generator.evidence.evidence import Key
 from generator.evidence.facts import PublicFact
 from generator.evidence.quantities import QuantityError, read
+from generator.evidence.settings import Setting
 from generator.evidence.verdicts import State, Verdict
 from generator.graph.drawing import Graph, place
 from generator.lang import LANGS, Lang, Text
 from generator.library.library import Library
-from generator.render.html import RenderedCard, evidence_anchor, render
+from generator.render.html import (
+    RenderedCard,
+    evidence_anchor,
+    fact_about,
+    fact_anchor,
+    render,
+    setting_anchor,
+)
 from generator.render.markup import vouched
 from generator.render.plain_text import plain_label
 from generator.tex import font as math_font
 from runnable_demos.lab.colours import as_file
-from runnable_demos.lab.metrics import Figure, Metric, Record
+from runnable_demos.lab.metrics import Figure, Metric, Parameter, Record
 
 T = TypeVar("T")
 
@@ -59,12 +70,37 @@ class MetricRow:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingRow:
+    """A parameter of the run that the card names."""
+
+    anchor: str
+    parameter: Parameter
+
+    @property
+    def value(self) -> str:
+        """Its value for a reader."""
+        found = self.parameter.value
+        return f"{found:,}" if type(found) is int else str(found)
+
+
+@dataclass(frozen=True, slots=True)
+class InputRow:
+    """What a calculation rests on: its name and value, what it is, and where on the card it stands, if it does."""
+
+    name: str
+    value: str
+    about: Text | None
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
 class DemoPanel:
     """What one demo proves on one card."""
 
     record: Record
     stale: bool
     rows: tuple[MetricRow, ...]
+    settings: tuple[SettingRow, ...]
 
     @property
     def command(self) -> str:
@@ -150,12 +186,10 @@ class Edition:
         found = (
             (card.path, card.digest),
             [(self.state(claim), self.verdict(claim) is None) for claim in card.claims()],
-            [
-                (key, self._digests[key], key in evidence.stale)
-                for key in dict.fromkeys((claim.demo, claim.device) for claim in card.claims())
-                if key in evidence.records
-            ],
+            [(key, self._digests[key], key in evidence.stale) for key in self._runs(card)],
+            [_told(self.setting(link)) for link in card.params()],
             [self.fact(link) for link in card.facts()],
+            [_told(self.derived(link)) for link in card.calcs()],
             module and (module.id, module.code, module.title, module.summary, module.topics),
             [(name, self._face(name)) for names in ways for name in names],
             ways,
@@ -200,23 +234,55 @@ class Edition:
 
     def panels(self, card: Card) -> tuple[DemoPanel, ...]:
         """The demos that the claims of ``card`` name, each with the metrics that it claims."""
-        claimed: dict[tuple[str, str], dict[str, Metric]] = {}
         evidence = self.library.evidence
+        metrics: dict[Key, dict[str, Metric]] = {}
+        settings: dict[Key, dict[str, Parameter]] = {}
         for claim in card.claims():
             metric = evidence.metric(claim.demo, claim.metric, claim.device)
             if metric:
-                claimed.setdefault((claim.demo, claim.device), {})[claim.metric] = metric
+                metrics.setdefault((claim.demo, claim.device), {})[claim.metric] = metric
+        for proof in self._proofs(card):
+            key = (proof.record.demo, proof.record.device)
+            if isinstance(proof, Finding):
+                metrics.setdefault(key, {})[proof.metric.name] = proof.metric
+            else:
+                settings.setdefault(key, {})[proof.parameter.name] = proof.parameter
         return tuple(
             DemoPanel(
                 evidence.records[key],
                 key in evidence.stale,
                 tuple(
-                    MetricRow(evidence_anchor(*key[:1], name, key[1]), metric, values.shown(metric))
-                    for name, metric in metrics.items()
+                    MetricRow(evidence_anchor(key[0], name, key[1]), metric, values.shown(metric))
+                    for name, metric in metrics.get(key, {}).items()
+                ),
+                tuple(
+                    SettingRow(setting_anchor(key[0], name), parameter)
+                    for name, parameter in settings.get(key, {}).items()
                 ),
             )
-            for key, metrics in claimed.items()
+            for key in dict.fromkeys([*metrics, *settings])
         )
+
+    def _proofs(self, card: Card) -> Iterator[Finding | Setting]:
+        """The settings that ``card`` states, and what of runs its calculations rest on."""
+        yield from (found for link in card.params() if (found := self.setting(link)))
+        for derived in self.derivations(card):
+            for each in derived.inputs:
+                if isinstance(each.proof, Finding | Setting):
+                    yield each.proof
+
+    def _runs(self, card: Card) -> Iterable[Key]:
+        """The records that ``card`` names, in calculations too."""
+        named = [(claim.demo, claim.device) for claim in card.claims()]
+        found = [(each.record.demo, each.record.device) for each in self._proofs(card)]
+        return [
+            key for key in dict.fromkeys([*named, *found]) if key in self.library.evidence.records
+        ]
+
+    def demos_of(self, card: Card) -> Iterable[str]:
+        """The demos that ``card`` rests on, each once."""
+        named = [claim.demo for claim in card.claims()]
+        return dict.fromkeys([*named, *(each.record.demo for each in self._proofs(card))])
 
     def refutations(self, card: Card) -> Iterator[Refutation]:
         """What ``card`` calls wrong, each once, beside what its demo found."""
@@ -241,11 +307,26 @@ class Edition:
         return found if isinstance(found, PublicFact) else None
 
     def facts(self, card: Card) -> tuple[PublicFact, ...]:
-        """The public facts that ``card`` states, each once, in their order there."""
-        stated = {
-            (link.entry, link.key): fact for link in card.facts() if (fact := self.fact(link))
-        }
-        return tuple(stated.values())
+        """The public facts that ``card`` states, or calculates with, each once, in their order there."""
+        stated = [fact for link in card.facts() if (fact := self.fact(link))]
+        for derived in self.derivations(card):
+            stated += [each.proof for each in derived.inputs if isinstance(each.proof, PublicFact)]
+        return tuple({(fact.entry, fact.key): fact for fact in stated}.values())
+
+    def setting(self, link: Param) -> Setting | None:
+        """The setting of a run that ``link`` states; ``None`` where it cannot stand, as in a draft."""
+        found = self.library.settings[link]
+        return found if isinstance(found, Setting) else None
+
+    def derived(self, link: Calc) -> Derived | None:
+        """What ``link`` calculates; ``None`` where it cannot stand, as in a draft."""
+        found = self.library.derived[link]
+        return found if isinstance(found, Derived) else None
+
+    def derivations(self, card: Card) -> tuple[Derived, ...]:
+        """What ``card`` calculates, each expression once, in their order there."""
+        found = [each for link in card.calcs() if (each := self.derived(link))]
+        return tuple({each.expression: each for each in found}.values())
 
     def state(self, claim: Claim) -> State:
         """How the number of ``claim`` is marked; what cannot stand, as a draft may hold, is stale."""
@@ -305,21 +386,25 @@ class Edition:
         return max(card.updated for card in self.library.cards.values())
 
     @cached_property
-    def states(self) -> Mapping[State, int]:
+    def states(self) -> Mapping[str, int]:
         """In how many places of all cards a number is in each state, both languages counted once."""
-        found = Counter(
-            verdict.state
-            for card in self.library.cards.values()
-            for claim in card.claims_in(LANGS[0])
-            if (verdict := self.verdict(claim))
-        )
-        return {state: found[state] for state in get_args(State)}
+        found = Counter[str]()
+        for card in self.library.cards.values():
+            for link in card.links_in(LANGS[0]):
+                match link:
+                    case Claim():
+                        found.update(each.state for each in [self.verdict(link)] if each)
+                    case Calc():
+                        found.update(each.state for each in [self.derived(link)] if each)
+                    case Param():
+                        found["setting"] += self.setting(link) is not None
+        return {state: found[state] for state in (*get_args(State), "follows", "setting")}
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
         """What the home page counts beside the states of numbers: cards, demos and works cited."""
         cards = self.library.cards.values()
-        claimed = {claim.demo for card in cards for claim in card.claims()}
+        claimed = {demo for card in cards for demo in self.demos_of(card)}
         return {
             "cards": len(cards),
             "demos": len(self.library.evidence.demos & claimed),
@@ -388,6 +473,39 @@ def printed(claim: Claim) -> str:
     return plain_label(claim.text)
 
 
+def _told(found: Setting | Derived | None) -> object:
+    """What a page shows of a number beside its record, which is known by its digest."""
+    if isinstance(found, Setting):
+        return found.parameter, found.stale
+    return found and (
+        found.expression,
+        found.substituted,
+        found.value,
+        found.state,
+        [
+            (each.name, each.value, each.proof if isinstance(each.proof, PublicFact) else None)
+            for each in found.inputs
+        ],
+    )
+
+
+def input_row(each: Input) -> InputRow:
+    """What a reader sees of an input of a calculation."""
+    shown, proof = calc.show(each.value), each.proof
+    match proof:
+        case Finding():
+            record, name = proof.record, proof.metric.name
+            anchor = evidence_anchor(record.demo, name, record.device)
+            return InputRow(str(each.name), shown, proof.metric.label, anchor)
+        case Setting():
+            anchor = setting_anchor(proof.record.demo, proof.parameter.name)
+            return InputRow(str(each.name), shown, proof.parameter.help, anchor)
+        case None:
+            return InputRow(str(each.name), shown, None, "")
+        case _:
+            return InputRow(str(each.name), shown, fact_about(proof), fact_anchor(proof))
+
+
 def _refuted(card: Card, lang: Lang) -> dict[tuple[str, str, Device], list[Claim]]:
     """One language's refuted claims by what refutes them, each text once."""
     found: dict[tuple[str, str, Device], dict[str, Claim]] = {}
@@ -423,8 +541,14 @@ class _Resolver:
     def verdict(self, claim: Claim) -> str:
         return self.edition.state(claim)
 
+    def setting(self, link: Param) -> Setting | None:
+        return self.edition.setting(link)
+
     def fact(self, link: Fact) -> PublicFact | None:
         return self.edition.fact(link)
+
+    def derived(self, link: Calc) -> Derived | None:
+        return self.edition.derived(link)
 
     def is_written(self, card: str) -> bool:
         return card in self.edition.library.cards

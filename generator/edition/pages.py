@@ -17,10 +17,11 @@ from generator import lang, words
 from generator.cache import Later
 from generator.cards import addresses
 from generator.cards.model import Card
-from generator.edition.edition import Edition, printed
+from generator.edition.edition import Edition, input_row, printed
+from generator.evidence import calc
 from generator.graph import drawing as graph
 from generator.lang import LANGS, Lang, Text
-from generator.render.html import Addresses, localise, source
+from generator.render.html import Addresses, calculation_anchor, fact_anchor, localise, source
 from generator.render.markup import in_script, policy, template
 from generator.render.plain_text import plain_text
 from runnable_demos.lab.metrics import Figure
@@ -318,7 +319,7 @@ def _demo_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iter
     """A page with the source of each demo that a card rests on."""
     using: dict[str, list[Card]] = {}
     for card in edition.library.cards.values():
-        for demo in dict.fromkeys(claim.demo for claim in card.claims()):
+        for demo in edition.demos_of(card):
             using.setdefault(demo, []).append(card)
     demos = sorted(edition.library.evidence.demos & using.keys())
     texts = [_source(edition, demo) for demo in demos]
@@ -375,10 +376,14 @@ def rendered(template_name: str, **values: object) -> Markup:
 _HELPERS: Mapping[str, object] = {
     "answer": answer,
     "card_file": card_file,
+    "calculation_anchor": calculation_anchor,
+    "fact_anchor": fact_anchor,
     "figure_rows": figure_rows,
     "handbook": False,
+    "input_row": input_row,
     "localise": localise,
     "report_form": report_form,
     "top_claims": top_claims,
+    "worth": calc.show,
 }
 """What templates ask of a card while they write."""

@@ -263,13 +263,14 @@ def _said(value: Value) -> str:
 
 
 def prints(quantity: Quantity, value: Value) -> bool:
-    """Whether ``quantity`` is ``value`` at the precision printed, rounded half up, in an agreeing unit.
+    """Whether ``quantity`` is ``value`` at the precision printed, rounded half up, in an agreeing unit."""
+    return agrees(quantity, value) and quantity.equals(value.number)
 
-    Parameters are counted: a card prints the number, and the noun behind the link.
-    """
+
+def agrees(quantity: Quantity, value: Value) -> bool:
+    """Whether both are in one unit. Parameters are counted: their noun stands behind the link."""
     counted = value.unit == "param" and not quantity.unit
-    agrees = counted or units.canonical(quantity.unit) == value.unit
-    return agrees and quantity.equals(value.number)
+    return counted or units.canonical(quantity.unit) == value.unit
 
 
 def substituted(expression: Expression, values: Values) -> str:

@@ -17,7 +17,6 @@ So ``−2^2`` is −4, ``2^3^2`` is 512, and ``a / b × c`` is ``(a / b) × c``.
 ``{param:demo/name}``                a parameter of that run
 ``{fact:id/key}``                    a public fact
 ``{model/key}``                      a fact of the model that the scenario names; so ``{device/key}``
-                                     and ``{link/key}``
 ``{devices}``                        how many devices it has; so ``{batch}`` and ``{sequence}``
 ===================================  ==============================================================
 """
@@ -58,13 +57,11 @@ class CalcError(ValueError):
 
 # --- the tree ------------------------------------------------------------------------------------
 
-Scheme = Literal[
-    "claim", "param", "fact", "model", "device", "link", "devices", "batch", "sequence"
-]
+Scheme = Literal["claim", "param", "fact", "model", "device", "devices", "batch", "sequence"]
 Operator = Literal["+", "−", "×", "/", "^"]
 Function = Literal["sqrt", "ln", "log2", "exp", "ceil", "floor", "min", "max"]
 
-PROVEN = frozenset({"claim", "param", "fact", "model", "device", "link"})
+PROVEN = frozenset({"claim", "param", "fact", "model", "device"})
 """Schemes of numbers that are measured or cited; how many devices, sequences or tokens is assumed."""
 
 
@@ -513,7 +510,7 @@ _NAMES: Mapping[str, tuple[re.Pattern[str], str]] = {
     "fact": (re.compile(rf"fact:(?P<subject>{_ID})/(?P<key>{_SNAKE})"), "`{fact:fact-id/key}`"),
     **{
         of: (re.compile(rf"{of}/(?P<key>{_SNAKE})"), f"`{{{of}/key}}`")
-        for of in ("model", "device", "link")
+        for of in ("model", "device")
     },
     **{of: (re.compile(of), f"`{{{of}}}`") for of in ("devices", "batch", "sequence")},
 }

@@ -20,6 +20,7 @@ import yaml
 from generator import words
 from generator.cards import addresses
 from generator.cards.model import (
+    Calc,
     Card,
     CardLink,
     Citation,
@@ -29,8 +30,11 @@ from generator.cards.model import (
     LearningPath,
     Link,
     Module,
+    Param,
 )
-from generator.edition.edition import DemoPanel, Edition
+from generator.edition.edition import DemoPanel, Edition, input_row
+from generator.evidence import calc
+from generator.evidence.derived import Derived, Input
 from generator.evidence.facts import PublicFact
 from generator.evidence.verdicts import State
 from generator.graph import drawing as graph
@@ -251,6 +255,9 @@ class _CardNote:
                     ),
                 ]
             )
+        if derivations := self.edition.derivations(self.card):
+            yield f"## {on_one_line(words.phrase('card.arithmetic'))}"
+            yield with_block_id(_arithmetic(derivations), _CALCULATIONS)
         if facts := self.edition.facts(self.card):
             yield f"## {on_one_line(words.phrase('card.facts'))}"
             yield _facts(facts)
@@ -289,6 +296,35 @@ class _CardNote:
                 here = link(_path_note(path), "", escaped(on_one_line(path.title)))
                 lines.append(f"- {here} → {_card_link(self.edition, later.id)}")
         yield "\n".join(lines)
+
+
+_MARKS = {state: mark for state, mark in STATE_MARKS.items() if state != "proven"}
+_CALCULATIONS = block_id("ev", "calculations")
+
+
+def _arithmetic(derivations: Iterable[Derived]) -> str:
+    heads = [
+        on_one_line(words.phrase("panel.value")),
+        on_one_line(words.phrase("card.expression")),
+        on_one_line(words.phrase("card.inputs")),
+    ]
+    rows = [
+        row(
+            [
+                escaped(calc.show(each.value), table=True),
+                f"`{each.expression}`<br>= {escaped(each.substituted, table=True)}",
+                "<br>".join(map(_input, each.inputs)),
+            ]
+        )
+        for each in derivations
+    ]
+    return "\n".join([row(heads), row(["---:", "---", "---"]), *rows])
+
+
+def _input(each: Input) -> str:
+    shown = input_row(each)
+    about = _cell(shown.about or words.phrase("card.assumed"))
+    return f"{escaped(shown.value, table=True)} {about} `{shown.name}`"
 
 
 def _facts(facts: Iterable[PublicFact]) -> str:
@@ -347,6 +383,17 @@ def _metrics(panel: DemoPanel) -> str:
         )
         for each in panel.rows
     ]
+    rows += [
+        row(
+            [
+                escaped(each.value, table=True),
+                _cell(each.parameter.help),
+                on_one_line(words.phrase("panel.set")),
+                on_one_line(words.phrase("panel.setting")),
+            ]
+        )
+        for each in panel.settings
+    ]
     return "\n".join([row(heads), row(["---:", "---", "---", "---"]), *rows])
 
 
@@ -360,14 +407,8 @@ class _LinkWriter:
 
     def __call__(self, found: Link, label: str, table: bool) -> str:
         match found:
-            case Claim():
-                target = f"#^{_evidence_id(found.demo, found.device)}"
-                shown = link("", target, label, table=table)
-                state = self.edition.state(found)
-                # A tick behind every other word would say nothing: what has no mark is proven.
-                return {"proven": shown, "refuted": f"~~{shown}~~"}.get(
-                    state, shown + STATE_MARKS[state]
-                )
+            case Claim() | Param() | Calc():
+                return self._number(found, label, table)
             case CardLink():
                 return self._card_link(found, label, table)
             case Fact():
@@ -386,6 +427,28 @@ class _LinkWriter:
         if fact is None:
             return label + STATE_MARKS["stale"]
         return _titled(label, fact.source.url, fact_title(fact)[self.lang], table)
+
+    def _number(self, found: Claim | Param | Calc, label: str, table: bool) -> str:
+        """A number that leads to its proof in the same note."""
+        state, target = self._proof(found)
+        if not target:
+            return label + STATE_MARKS["stale"]
+        shown = link("", f"#^{target}", label, table=table)
+        # A tick behind every other word would say nothing: what has no mark is proven.
+        return f"~~{shown}~~" if state == "refuted" else shown + _MARKS.get(state, "")
+
+    def _proof(self, found: Claim | Param | Calc) -> tuple[str, str]:
+        """The state of a number, and the block of its proof; none where it cannot stand."""
+        match found:
+            case Claim():
+                return self.edition.state(found), _evidence_id(found.demo, found.device)
+            case Param():
+                setting = self.edition.setting(found)
+                state = "stale" if setting and setting.stale else "setting"
+                return state, _evidence_id(found.demo, "cpu") if setting else ""
+            case Calc():
+                derived = self.edition.derived(found)
+                return (derived.state, _CALCULATIONS) if derived else ("stale", "")
 
     def _card_link(self, found: CardLink, label: str, table: bool) -> str:
         if found.card not in self.edition.library.cards:

@@ -14,11 +14,13 @@ from pathlib import Path
 from generator import filesystem
 from generator.cache import NOTHING_KEPT, Cache
 from generator.cards import parse, syllabus
-from generator.cards.model import Card, CardLink, Claim, Fact, LearningPath, Module
+from generator.cards.model import Calc, Card, CardLink, Claim, Fact, LearningPath, Module, Param
 from generator.cards.syllabus import Syllabus
-from generator.evidence import fact_file, facts
+from generator.evidence import derived, fact_file, facts, settings
+from generator.evidence.derived import Derived
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.facts import Facts, PublicFact
+from generator.evidence.settings import Setting
 from generator.evidence.verdicts import Verdict, judge
 from generator.problems import Place, Problem
 from runnable_demos.lab import discovery
@@ -75,6 +77,24 @@ class Library:
             claim: judge(claim, self.evidence)
             for card in self.cards.values()
             for claim in card.claims()
+        }
+
+    @cached_property
+    def settings(self) -> Mapping[Param, Setting | Problem]:
+        """The setting of a run that each such link of the base states, judged once for all who ask."""
+        return {
+            link: settings.judge(link, self.evidence)
+            for card in self.cards.values()
+            for link in card.params()
+        }
+
+    @cached_property
+    def derived(self) -> Mapping[Calc, Derived | Problem]:
+        """What each number follows from that a card calculates, judged once for all who ask."""
+        return {
+            link: derived.judge(link, card.scenario, self.evidence, self.facts)
+            for card in self.cards.values()
+            for link in card.calcs()
         }
 
     @cached_property

@@ -25,6 +25,7 @@ from pygments.util import ClassNotFound
 
 from generator import words
 from generator.cards.model import (
+    Calc,
     Card,
     CardLink,
     Citation,
@@ -33,10 +34,13 @@ from generator.cards.model import (
     Given,
     Item,
     Link,
+    Param,
     Section,
     WebLink,
 )
+from generator.evidence.derived import Derived
 from generator.evidence.facts import PublicFact
+from generator.evidence.settings import Setting
 from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName, Text
 from generator.line_ends import line_end
 from generator.render.markup import vouched
@@ -51,6 +55,12 @@ class Resolver(Protocol):
 
     def fact(self, link: Fact) -> PublicFact | None:
         """The public fact that a link states; ``None`` where it cannot stand, as in a draft."""
+
+    def setting(self, link: Param) -> Setting | None:
+        """The setting of a run that a link states; ``None`` where it cannot stand."""
+
+    def derived(self, link: Calc) -> Derived | None:
+        """What a number follows from; ``None`` where it does not."""
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists; a link to a planned one is plain text."""
@@ -126,6 +136,21 @@ _OWN_SCHEMES = re.compile(r'href="(card|own):([^"]*)"')
 def evidence_anchor(demo: str, metric: str, device: str) -> str:
     """The id of a metric's row in the evidence panel of a card."""
     return f"ev-{demo}-{metric}" + ("" if device == "cpu" else f"-{device}")
+
+
+def setting_anchor(demo: str, name: str) -> str:
+    """The anchor of a setting of a run, in the panel of its demo."""
+    return f"ev--set-{demo}-{name}"
+
+
+def calculation_anchor(found: Derived) -> str:
+    """The anchor of a calculation in the evidence of its card."""
+    return f"ev--calc-{found.id}"
+
+
+def fact_anchor(fact: PublicFact) -> str:
+    """The anchor of a public fact in the evidence of its card."""
+    return f"ev--fact-{fact.entry}-{fact.key}"
 
 
 def fact_about(fact: PublicFact) -> Text:
@@ -247,11 +272,8 @@ class _Writer:
 
     def _link(self, link: Link) -> tuple[str, str]:
         match link:
-            case Claim():
-                anchor = evidence_anchor(link.demo, link.metric, link.device)
-                verdict = self.resolver.verdict(link)
-                own = escape(f"own:{anchor}")
-                return f'<a class="pd-claim" data-verdict="{verdict}" href="{own}">', "</a>"
+            case Claim() | Param() | Calc():
+                return self._number(link)
             case Fact():
                 return self._fact(link)
             case Citation():
@@ -269,10 +291,30 @@ class _Writer:
             case WebLink():
                 return f'<a href="{escape(link.url)}">', "</a>"
 
+    def _number(self, link: Claim | Param | Calc) -> tuple[str, str]:
+        """A number that leads to its proof on the same card; one that cannot stand is shown as doubtful."""
+        match link:
+            case Claim():
+                state = self.resolver.verdict(link)
+                anchor = evidence_anchor(link.demo, link.metric, link.device)
+            case Param():
+                setting = self.resolver.setting(link)
+                if setting is None:
+                    return _DOUBTFUL
+                state = "stale" if setting.stale else "setting"
+                anchor = setting_anchor(link.demo, link.name)
+            case Calc():
+                derived = self.resolver.derived(link)
+                if derived is None:
+                    return _DOUBTFUL
+                state, anchor = derived.state, calculation_anchor(derived)
+        own = escape(f"own:{anchor}")
+        return f'<a class="pd-claim" data-verdict="{state}" href="{own}">', "</a>"
+
     def _fact(self, link: Fact) -> tuple[str, str]:
         fact = self.resolver.fact(link)
         if fact is None:
-            return '<span class="pd-doubtful">', "</span>"
+            return _DOUBTFUL
         title, address = escape(fact_title(fact)[self.lang]), escape(fact.source.url)
         return f'<a class="pd-fact" title="{title}" href="{address}">', "</a>"
 
@@ -281,6 +323,9 @@ class _Writer:
             return '<span class="pd-planned">', "</span>"
         anchor = f"#{link.anchor}" if link.anchor else ""
         return f'<a href="{escape(f"card:{link.card}{anchor}")}">', "</a>"
+
+
+_DOUBTFUL = ('<span class="pd-doubtful">', "</span>")
 
 
 def _cell(tag: str, token: Token) -> str:
