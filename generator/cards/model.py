@@ -120,7 +120,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """``[64](param:checkpoint_extremes/layers)``: a setting of the run that a demo's CPU record keeps."""
+    """``[64](param:demo/layers)``: a setting of the run that a demo's CPU record keeps."""
 
     place: Place
     text: str
