@@ -299,7 +299,14 @@ def proofdeck(base: Path, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         encoding="utf-8",
         cwd=base,
+        preexec_fn=heeding,
     )
+
+
+def heeding() -> None:
+    """Let signals end the process, though whoever runs the tests may ignore them, as `nohup` and `&` do."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from generator.cards.prose import Passage, Piece
 from generator.checks import Base, Reading
 from generator.lang import LANGS, Lang
 from generator.problems import Place, Problem, Severity
-from generator.workers import spread
+from generator.workers import FEW, spread
 
 CODE = "near-duplicate"
 SEVERITY: Severity = "error"
@@ -42,6 +42,8 @@ _NUMBER = re.compile(r"\d+")
 """Another number does not make another sentence."""
 _SENTENCE = re.compile(r"(?:[^。！？；.!?;\n]++|[.!?;](?!\s|$))+")
 _SHOWN = 24
+MANY = 200
+"""Cards whose languages are worth a process each."""
 
 
 class Sentence(NamedTuple):
@@ -57,7 +59,8 @@ def check(base: Base) -> Iterator[Problem]:
     """Each sentence that is nearly an earlier one, in the order in which cards are read."""
     found = base.of_cards("sentences", _sentences)
     halves = [[each for of_one in found for each in of_one[lang]] for lang in LANGS]
-    pairs = spread(lambda half: list(alike([each.shingles for each in half])), halves, few=1)
+    few = 1 if len(found) > MANY else FEW
+    pairs = spread(lambda half: list(alike([each.shingles for each in half])), halves, few)
     for sentences, again_and_first in zip(halves, pairs, strict=True):
         for later, earlier, share in again_and_first:
             again, first = sentences[later], sentences[earlier]
