@@ -291,22 +291,26 @@ def base(tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+HEEDING = """
+import signal
+from generator.commands import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+main()
+"""
+"""The command, which heeds signals though whoever runs the tests may ignore them, as `nohup` and `&` do."""
+
+
 def proofdeck(base: Path, *arguments: str) -> subprocess.Popen[str]:
     """The command, which another process may end."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", "from generator.commands import main; main()", *arguments],
+        [sys.executable, "-P", "-c", HEEDING, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
         cwd=base,
-        preexec_fn=heeding,
     )
-
-
-def heeding() -> None:
-    """Let signals end the process, though whoever runs the tests may ignore them, as `nohup` and `&` do."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(
