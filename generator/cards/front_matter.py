@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from generator.cards import yaml_document
 from generator.cards.model import Difficulty
-from generator.lang import LANGS
+from generator.lang import LANGS, Frequency
 from generator.lines import Lines
 from generator.names import is_id, suggest, why_no_id
 from generator.problems import Place, Problem
@@ -84,11 +91,24 @@ class SourceEntry(Strict):
     where: Words
 
 
+class ScenarioEntry(Strict):
+    """What the card's calculations assume."""
+
+    model: Id | None = None
+    device: Id | None = None
+    devices: PositiveInt | None = None
+    batch: PositiveInt | None = None
+    sequence: PositiveInt | None = None
+
+
 class FrontMatter(Strict):
     """All that stands between the fences at the top of a card."""
 
     id: Id
     title: Texts
+    question: Texts | None = None
+    asked: Annotated[dict[str, list[Words]], AfterValidator(_languages)] = {}
+    frequency: Frequency | None = None
     module: Id
     topic: Id
     difficulty: Difficulty
@@ -99,12 +119,16 @@ class FrontMatter(Strict):
     related: Ids = []
     formerly: Ids = []
     sources: dict[Id, SourceEntry] = {}
+    scenario: ScenarioEntry = ScenarioEntry()
     silenced: dict[Id, Words] = {}
 
 
 _FORMS: Mapping[str, str] = {
     "id": "a name in kebab-case, such as `bubble-sort`",
     "title": "a text in each language, such as `{zh: 冒泡排序, en: Bubble sort}`",
+    "question": "the question in each language, as an interviewer asks it: `{zh: …？, en: …?}`",
+    "asked": "lists of other wordings by language, which may be empty: `{zh: [怎么排最快], en: []}`",
+    "frequency": "`often`, `sometimes` or `rarely`",
     "module": "the id of a module of `modules.yml`",
     "topic": "the id of a topic of the card's module",
     "difficulty": "`easy`, `medium` or `hard`",
@@ -115,6 +139,8 @@ _FORMS: Mapping[str, str] = {
     "related": "a list of card ids, such as `[big-o]`",
     "formerly": "a list of the ids that this card had before, such as `[bubblesort]`",
     "sources": 'works by key, such as `knuth-1998: {title: "…", url: "https://…", where: "§5.2.2"}`',
+    "scenario": "what calculations assume, such as `{model: llama-3-8b, device: h100-sxm, devices: 8}`; "
+    "`batch` and `sequence` count sequences and tokens",
     "silenced": "reasons by the code of a check, such as `{bare-quantity: why it is right here}`",
 }
 
@@ -154,10 +180,23 @@ def read(lines: Lines) -> Reading | Problem:
     values, problems = validate(
         FrontMatter, document.value or {}, document.places, lines.at(0), _FORMS
     )
-    found = (*document.problems, *problems)
-    return Reading(
-        values if isinstance(values, FrontMatter) else None, document.places, body, found
-    )
+    card = values if isinstance(values, FrontMatter) else None
+    missing = _missing(card, document.places) if card else ()
+    return Reading(card, document.places, body, (*document.problems, *problems, *missing))
+
+
+def _missing(values: FrontMatter, places: Mapping[str, Place]) -> Iterator[Problem]:
+    """What a card with a question, which is in format 2, has to say besides."""
+    if values.question is None:
+        return
+    for key in ("asked", "frequency"):
+        if key not in values.model_fields_set:
+            message = f"the card has a `question`, and the key `{key}` is missing"
+            yield Problem(places["question"], "missing-key", message, f"Write {_FORMS[key]}.")
+    for lang in LANGS if "asked" in values.model_fields_set else ():
+        if lang not in values.asked:
+            message = f"in `asked` `{lang}` is missing"
+            yield Problem(places["asked"], "wrong-language", message, f"Write {_FORMS['asked']}.")
 
 
 def validate(
