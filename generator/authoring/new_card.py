@@ -117,12 +117,13 @@ def write(cards: Path, name: str, module: str, topic: str, today: date) -> Path 
 def text(name: str, module: str, topic: str, title: Words, today: date) -> str:
     """The text of a new card."""
     titles = ", ".join(f"{lang}: {json.dumps(title[lang], ensure_ascii=False)}" for lang in LANGS)
-    questions = ", ".join(f'{lang}: ""' for lang in LANGS)
+    questions = "\n".join(f'  {lang}: ""' for lang in LANGS)
     empty = ", ".join(f"{lang}: []" for lang in LANGS)
     head = f"""---
 id: {name}
 title: {{{titles}}}
-question: {{{questions}}}
+question:
+{questions}
 asked: {{{empty}}}
 frequency: ""
 module: {module}

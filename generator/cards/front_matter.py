@@ -126,7 +126,7 @@ class FrontMatter(Strict):
 _FORMS: Mapping[str, str] = {
     "id": "a name in kebab-case, such as `bubble-sort`",
     "title": "a text in each language, such as `{zh: 冒泡排序, en: Bubble sort}`",
-    "question": "the question in each language, as an interviewer asks it: `{zh: …？, en: …?}`",
+    "question": "the question as an interviewer asks it, each language in a row of its own: `zh: …`, `en: …`",
     "asked": "lists of other wordings by language, which may be empty: `{zh: [怎么排最快], en: []}`",
     "frequency": "`often`, `sometimes` or `rarely`",
     "module": "the id of a module of `modules.yml`",
