@@ -150,21 +150,44 @@ def listing(text: str) -> str:
 def half(lang: str) -> str:
     """One language of a card, an attack in each kind of block and inline content."""
     heads = {
-        "zh": ("中文", "一句话结论", "核心要义", "推导", "工程权衡", "常见陷阱", "追问"),
+        "zh": (
+            *(
+                "中文",
+                "一句话结论",
+                "核心要义",
+                "推导",
+                "工程权衡",
+                "常见陷阱",
+                "追问",
+                "三十秒口述",
+                "直觉",
+            ),
+            *("算一笔账", "手写", "会说错的", "会写错的", "评分"),
+        ),
         "en": (
             *("English", "In one sentence", "Key insights", "Derivation", "Trade-offs"),
-            *("Pitfalls", "Follow-ups"),
+            *("Pitfalls", "Follow-ups", "Say it in thirty seconds", "Intuition", "Worked example"),
+            *("In code", "Said in interviews", "Shipped in code"),
+            "What the interviewer listens for",
         ),
     }[lang]
     known = records.load(DEMOS / "evidence" / "float_sums.cpu.json").result.metrics
     claims = " ".join(f"[{each.name}](claim:float_sums/{each.name})" for each in known)
-    text = [plain(attack()) for _ in range(16)]
-    code = [attack() for _ in range(4)]
+    text = [plain(attack()) for _ in range(22)]
+    code = [attack() for _ in range(5)]
     return f"""# {heads[0]}
 
 ## {heads[1]}
 
 {text[0]}
+
+## {heads[7]}
+
+{text[16]}
+
+## {heads[8]}
+
+{text[17]}
 
 ## {heads[2]}
 
@@ -174,6 +197,10 @@ def half(lang: str) -> str:
 - [16 GB](fact:card/memory) [3](fact:card/power) [10,000](param:float_sums/count)
 - [32 GB](calc: "{{devices}} × {{device/memory}}") [80,000 B](calc: "{{param:float_sums/count}} × 8 B")
 - [5×](wrong:float_sums/additions_ratio) {claims} $\\text{{<b onclick=x>}}$
+
+## {heads[9]}
+
+- {text[18]}
 
 ## {heads[3]}
 
@@ -188,6 +215,12 @@ def half(lang: str) -> str:
 
 ````<img/src=x/onerror=window.pwn=1>
 {code[2]}
+````
+
+## {heads[10]}
+
+````python
+{code[4]}
 ````
 
 ## {heads[4]}
@@ -205,13 +238,24 @@ def half(lang: str) -> str:
 
 ## {heads[5]}
 
+### {heads[11]}
+
 - {text[13]} <!-- #pit -->
+
+### {heads[12]}
+
+- {text[19]} <!-- #fall -->
 
 ## {heads[6]}
 
-### {text[14]} <!-- #ask -->
+### {text[14]} <!-- #ask often -->
 
 {text[15]}
+
+## {heads[13]}
+
+- {text[20]} <!-- #point strong asks=ask -->
+- {text[21]} <!-- #flag red-flag -->
 """
 
 
@@ -250,6 +294,9 @@ def card(name: str, needed: list[str], formerly: list[str]) -> str:
             "scenario": {"model": None, "device": "card", "devices": 2, "batch": 1, "sequence": 1},
             "silenced": {"answer-length": attack()},
             "updated": None,
+            "question": {lang: attack() for lang in LANGS},
+            "frequency": "often",
+            "scenario": {"device": "card"},
         },
     )
     del front["updated"]
@@ -290,7 +337,7 @@ def write(folder: Path) -> None:
         )
     ]
     path_ = filled(syllabus._Path, {"id": "way", "cards": ["one", "planned", "two"]})
-    text = yaml.safe_dump({"modules": modules, "paths": [path_]}, allow_unicode=True)
+    text = yaml.safe_dump({"format": 2, "modules": modules, "paths": [path_]}, allow_unicode=True)
     (folder / "cards" / "modules.yml").write_text(text, encoding="utf-8")
     (folder / "cards" / "facts.yml").write_text(facts(), encoding="utf-8")
     for name, needed, formerly in (("one", [], ["before"]), ("two", ["one", "planned"], [])):

@@ -73,7 +73,7 @@ def test_a_sound_base_is_fine() -> None:
     """Nothing but the summary is printed, and the code is 0."""
     done = proofdeck("check", "--cards", BASE / "cards")
     assert (done.stdout, done.stderr, done.returncode) == (
-        "3 cards, 22 claims: 0 errors, 0 warnings\n", "", 0,
+        "3 cards, 42 claims: 0 errors, 0 warnings\n", "", 0,
     )  # fmt: skip
 
 
@@ -87,17 +87,17 @@ def test_our_own_base_can_be_checked_without_torch() -> None:
 def test_problems_are_printed_with_place_code_and_hint(base: Path) -> None:
     """Every problem has two lines, they are sorted, and the summary comes last."""
     edit(base, "rounding", "related: [float-bytes]", "related: [float-byte]")
-    edit(base, "float-bytes", "[8 B](claim", "[9 B](claim")
+    edit(base, "float-bytes", "[53](claim", "[54](claim")
     done = proofdeck("check", "--cards", "cards", cwd=base)
     *lines, summary = done.stdout.splitlines()
     assert [line.split(" ")[:2] for line in lines[::2]] == [
-        ["cards/numerics/float-bytes.md:17:34:", "claim-number"],
-        ["cards/numerics/float-bytes.md:60:67:", "claim-number"],
-        ["cards/numerics/rounding.md:11:11:", "dead-related"],
+        ["cards/numerics/float-bytes.md:71:27:", "claim-number"],
+        ["cards/numerics/float-bytes.md:144:84:", "claim-number"],
+        ["cards/numerics/rounding.md:18:11:", "dead-related"],
     ]
     assert lines[5] == "  hint: Did you mean `float-bytes`?"
     assert all(line.startswith("  hint: ") for line in lines[1::2])
-    assert summary == "3 cards, 22 claims: 3 errors, 0 warnings"
+    assert summary == "3 cards, 42 claims: 3 errors, 0 warnings"
     assert done.returncode == 1
 
 
@@ -114,7 +114,7 @@ def test_json_is_for_programs(base: Path) -> None:
     edit(base, "rounding", "related: [float-bytes]", "related: [float-byte]")
     done = proofdeck("check", "--json", "--cards", "cards", cwd=base)
     (found,) = json.loads(done.stdout)
-    place = Place("cards/numerics/rounding.md", 11, 11)
+    place = Place("cards/numerics/rounding.md", 18, 11)
     assert Problem(Place(**found.pop("place")), **found).place == place
     assert done.returncode == 1
 
@@ -125,7 +125,7 @@ def test_a_broken_record_is_one_problem(base: Path) -> None:
     record.write_text(record.read_text()[:100])
     done = proofdeck("check", "--cards", base / "cards")
     assert done.stdout.count("evidence-corrupt") == 1
-    assert "claim" not in done.stdout.replace("22 claims: 1 error", "")
+    assert "claim" not in done.stdout.replace("42 claims: 1 error", "")
     assert done.returncode == 1
 
 
@@ -173,7 +173,7 @@ def test_a_base_that_is_none(
 
 
 NOBODY = f"""{BLOCKED}
-import os, generator.commands, generator.checks
+import os, multiprocessing.popen_fork, generator.commands, generator.checks
 generator.commands.discover(), generator.checks.rules()
 if os.getuid() == 0: os.setgid(65534); os.setuid(65534)
 """
@@ -220,7 +220,7 @@ def test_a_demo_that_may_not_be_read_is_not_taken_for_gone(open_base: Path, clos
     done = proofdeck("check", *folders, prelude=NOBODY)
     line, _, summary = done.stdout.splitlines()
     assert line.startswith(f"{open_base}/runnable_demos/float_sums.py:1:1: unreadable ")
-    assert (done.returncode, summary) == (3, "3 cards, 22 claims: 1 error, 0 warnings")
+    assert (done.returncode, summary) == (3, "3 cards, 42 claims: 1 error, 0 warnings")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_build_writes_everything_and_says_where(base: Path) -> None:
     done = proofdeck("build", "--cards", "cards", cwd=base)
     assert done.returncode == 0, done.stdout + done.stderr
     summary, *entries, opened = done.stdout.splitlines()
-    assert summary.startswith("3 cards, 22 claims: 0 errors")
+    assert summary.startswith("3 cards, 42 claims: 0 errors")
     assert {"site", "handbook", "vault"} <= {line.split()[0] for line in entries}
     assert all((base / line.split()[1]).is_file() for line in entries)
     assert opened == f"open them: {(base / 'dist').as_uri()}/"
@@ -316,7 +316,7 @@ def test_an_error_leaves_the_previous_outputs_whole(base: Path) -> None:
     """A build of a base with errors prints them and changes nothing; a draft forgives numbers."""
     assert proofdeck("build", "--cards", "cards", cwd=base).returncode == 0
     before = tree(base / "dist")
-    edit(base, "float-bytes", "[8 B](claim", "[9 B](claim")
+    edit(base, "float-bytes", "[53](claim", "[54](claim")
     done = proofdeck("build", "--cards", "cards", cwd=base)
     assert done.returncode == 1
     assert "claim-number" in done.stdout
@@ -447,7 +447,7 @@ def test_a_disk_that_is_full_is_named_by_the_file_and_loses_nothing(base: Path, 
 
 def test_on_a_full_disk_no_card_is_half_written(base: Path) -> None:
     """``new`` and ``refresh`` name the card, and leave what was there."""
-    edit(base, "float-bytes", "[8 B](claim", "[9 B](claim")
+    edit(base, "float-bytes", "[53](claim", "[54](claim")
     before = tree(base)
     new = ["new", "pairwise-sum", "--module", "numerics", "--topic", "sums"]
     for arguments, name in ((new, "pairwise-sum.md"), (["refresh"], "float-bytes.md")):
@@ -553,11 +553,11 @@ def test_what_is_typed_is_quoted_short(base: Path) -> None:
 def test_refresh_mends_what_check_finds(base: Path) -> None:
     """Wrong numbers are rewritten and listed; then check is content, and nothing is left to do."""
     before = (base / "cards/numerics/float-bytes.md").read_text()
-    edit(base, "float-bytes", "[8 B](claim", "[9 B](claim")
+    edit(base, "float-bytes", "[53](claim", "[54](claim")
     done = proofdeck("refresh", "--cards", "cards", cwd=base)
     assert done.stdout.splitlines() == [
-        "cards/numerics/float-bytes.md:17:34: 9 B → 8 B",
-        "cards/numerics/float-bytes.md:60:67: 9 B → 8 B",
+        "cards/numerics/float-bytes.md:71:27: 54 → 53",
+        "cards/numerics/float-bytes.md:144:84: 54 → 53",
         "2 numbers rewritten",
     ]
     assert (base / "cards/numerics/float-bytes.md").read_text() == before
@@ -667,7 +667,16 @@ def listed(*group: str) -> list[str]:
 
 def test_the_help_lists_the_commands_in_their_order() -> None:
     """What proves the numbers comes first, and what concerns demos is a group, last."""
-    assert listed() == ["verify", "check", "refresh", "build", "export-pages", "new", "demo"]
+    assert listed() == [
+        "verify",
+        "check",
+        "refresh",
+        "build",
+        "export-pages",
+        "new",
+        "migrate",
+        "demo",
+    ]
     assert listed("demo") == ["list", "run", "record-gpu"]
 
 

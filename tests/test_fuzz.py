@@ -150,6 +150,7 @@ MARKS = st.sampled_from(
      "[16 GB](fact:toy-gpu/memory)",
      "[10,000](param:float_sums/count)",
      '[16 GB](calc: "{fact:toy-gpu/memory} × 1")',
+     "<!-- #i often asks=i -->", "<!-- #j strong red-flag x=",
      "[8 B](claim:float_sums/bytes_per_number)", "[x](card:rounding)", "[x](card:rounding#", "<https://x.org>",
      "<a@b.org>", "[<https://x.org>](card:rounding)", "[a](https://x.org 'b')", "[a](https%3A//x.org)", "[r]: x",
      "[r]: https://x.org 'y'", "[r]", "[^1]", "<b>", "</b>", "<!-- #i -->", "<!--", "-->", "&amp;", "&#0;",
@@ -181,6 +182,10 @@ PLACES = [
     "## 工程权衡",
     "## 常见陷阱",
     "## 追问",
+    "## 三十秒口述",
+    "### 会写错的",
+    "## 评分",
+    "## What the interviewer listens for",
     "## Trade-offs",
     "## In one sentence",
 ]

@@ -17,6 +17,7 @@ from generator import checks, commands
 from generator.cards import front_matter
 from generator.edition import edition as editions
 from generator.exporters import vault
+from generator.lang import on_one_line
 from generator.lines import Lines
 from generator.problems import visible
 from generator.render import markup
@@ -75,7 +76,7 @@ def test_notes_hold_no_html_and_nothing_that_a_plugin_runs(notes: dict[str, str]
                 fences.add(token.info)
             if token.type == "code_inline":
                 assert not re.match(r"\s*\$?=", token.content), (name, token.content)
-    assert fences == {"js", "sh", "text"}
+    assert fences == {"js", "python", "sh", "text"}
 
 
 def test_notes_show_what_was_said(notes: dict[str, str]) -> None:
@@ -89,15 +90,18 @@ def test_notes_show_what_was_said(notes: dict[str, str]) -> None:
 
 
 def test_properties_are_the_texts_that_were_written(base: Path, notes: dict[str, str]) -> None:
-    """YAML that breaks nowhere: title and aliases come back equal, but for the joiners."""
+    """YAML that breaks nowhere: title, aliases and question come back equal, but for the joiners."""
     found, _ = checks.load(base / "cards", demos=base / "runnable_demos")
     assert found
     for name, card in found.cards.items():
         properties = read(notes[f"{vault.CARDS}/{name}.md"])[0]
+        assert card.question
         aliases = [*card.title.values(), *(a for own in card.aliases.values() for a in own)]
+        aliases += [*card.question.values(), *(a for own in card.asked.values() for a in own)]
+        assert properties["question"].replace(JOINER, "") == on_one_line(card.question)
         assert [each.replace(JOINER, "") for each in properties["aliases"]] == aliases
         assert not any("<%" in each or "`$=" in each for each in properties["aliases"])
-        assert properties["difficulty"] == "easy"
+        assert (properties["difficulty"], properties["frequency"]) == ("easy", "often")
 
 
 # --- the terminal --------------------------------------------------------------------------------

@@ -72,6 +72,21 @@ def another_title(folder: Path, turn: random.Random) -> None:
     edit(turn.choice(cards(folder)), r"^title: .*$", title, turn)
 
 
+def another_question(folder: Path, turn: random.Random) -> None:
+    """How a card is asked for, how often, and what its comments say of its items."""
+    change = turn.choice(
+        [
+            (r"^frequency: .*$", f"frequency: {turn.choice(['often', 'rarely'])}"),
+            (r"^  (zh|en): .*\?$", f"  en: What is {turn.randrange(99)}?"),
+            (r"^asked: .*$", f"asked: {{zh: [问 {turn.randrange(9)}], en: []}}"),
+            (r" (often|sometimes|rarely) -->", f" {turn.choice(['often', 'rarely', 'daily'])} -->"),
+            (r" strong", f" {turn.choice(['pass', 'outstanding', 'red-flag'])}"),
+            (r" asks=[a-z-]+", ""),
+        ]
+    )
+    edit(turn.choice(cards(folder)), *change, turn)
+
+
 def another_level(folder: Path, turn: random.Random) -> None:
     """How hard a card is, which its neighbours' drawings carry."""
     level = turn.choice(["easy", "medium", "hard"])
@@ -192,7 +207,7 @@ def another_calculation(folder: Path, turn: random.Random) -> None:
 
 
 EDITS: list[Callable[[Path, random.Random], None]] = [
-    another_word, another_title, another_level, other_prerequisites, a_link, another_number,
+    another_word, another_title, another_question, another_level, other_prerequisites, a_link, another_number,
     a_formula, a_copy, a_rename, a_deletion, another_syllabus, another_run, another_demo,
     a_broken_record, another_fact, another_calculation,
 ]  # fmt: skip

@@ -179,6 +179,39 @@ def test_what_leads_nowhere_is_named(
     assert all(problem.hint for problem in found)
 
 
+def test_a_base_of_format_1_is_told_once(base: Path, edit: Edit) -> None:
+    """One warning at the file that says the format, whatever its cards are in, names the command."""
+    for said in ("", "format: 1\n"):
+        shutil.copy(BASE / "cards" / "modules.yml", base / "cards" / "modules.yml")
+        edit("modules.yml", "format: 2\n", said)
+        problem = only(base, "format-base")
+        assert problem.severity == "warning"
+        assert spot(problem) == ("modules.yml", 1, 1)
+        assert "proofdeck migrate" in problem.hint
+
+
+def test_cards_that_are_not_yet_in_format_2_are_counted_in_one_warning(base: Path) -> None:
+    """It stands where the base says its format, and names a few of them."""
+    old = (BASE.parent / "cases" / "card.md").read_text()
+    for number in range(7):
+        text = old.replace("id: case", f"id: case-{number}")
+        (base / "cards" / "numerics" / f"case-{number}.md").write_text(text)
+    [problem] = [problem for problem in check(base) if problem.code == "format-cards"]
+    assert problem.severity == "warning"
+    assert spot(problem) == ("modules.yml", 3, 1)
+    assert problem.message == (
+        "7 of 10 cards are not yet in format 2: case-0, case-1, case-2, case-3, case-4, …"
+    )
+
+
+def test_a_format_that_is_none_is_refused(base: Path, edit: Edit) -> None:
+    """There are two formats."""
+    where = edit("modules.yml", "format: 2", "⟦format: 3")
+    problem = next(problem for problem in check(base) if problem.code == "wrong-value")
+    assert spot(problem) == where
+    assert problem.hint == "Write `2`, the format of the cards."
+
+
 def test_hints_know_what_was_meant(base: Path, edit: Edit) -> None:
     """A slip is answered with the nearest id, a former id with the present one."""
     edit("numerics/kahan-sum.md", "related: [pairwise-sum]", "related: [round-off]")

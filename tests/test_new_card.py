@@ -13,6 +13,7 @@ from generator import checks
 from generator.authoring import new_card
 from generator.authoring.new_card import NewCardError
 from generator.cards.parse import parse
+from generator.lang import SECTION_NAMES
 
 BASE = Path(__file__).parent / "library"
 DAY = date(2026, 11, 29)
@@ -41,11 +42,12 @@ def test_check_names_exactly_what_waits_for_the_author(cards: Path) -> None:
     waiting = {
         number
         for number, row in enumerate(rows, 1)
-        if row.startswith("### ") or row.startswith("- ") or '""' in row
+        if row.startswith(("### <!--", "- ")) or '""' in row
     }
     sections = {n for n, row in enumerate(rows, 1) if row.startswith("## ")}
     with_items = {n for n in sections if rows[n - 1] in {
-        "## 常见陷阱", "## 追问", "## Pitfalls", "## Follow-ups",
+        "## 常见陷阱", "## 追问", "## 评分", "## Pitfalls", "## Follow-ups",
+        "## What the interviewer listens for",
     }}  # fmt: skip
     assert {problem.place.line for problem in problems} == waiting | (sections - with_items)
     assert all(problem.hint for problem in problems)
@@ -55,13 +57,17 @@ def test_filled_in_it_is_a_card(cards: Path) -> None:
     """With words in each place that waited, the parser is content."""
     text = write(cards, "dot-product").read_text()
     text = text.replace('zh: ""', "zh: 点积").replace('en: ""', "en: Dot product")
+    text = text.replace('frequency: ""', "frequency: often")
+    text = re.sub(r"(<!-- #followup-\d) -->", r"\1 rarely -->", text)
     text = text.replace("### <!--", "### Why? <!--").replace("- <!--", "- Wrong. <!--")
-    text = re.sub(r"^(### .*)$", r"\1\n\nWords.", text, flags=re.MULTILINE)
+    text = re.sub(r"^(### Why.*)$", r"\1\n\nWords.", text, flags=re.MULTILINE)
     text = re.sub(r"^(<!-- .* -->)\n\n(?=##? )", r"\1\n\nWords.\n\n", text, flags=re.MULTILINE)
     card, problems = parse(text, "cards/numerics/dot-product.md")
     assert problems == []
     assert card is not None
     assert (card.module, card.topic, card.updated) == ("numerics", "sums", DAY)
+    assert card.converted
+    assert tuple(card.sections["en"]) == SECTION_NAMES
 
 
 def test_a_planned_card_has_its_title(cards: Path) -> None:

@@ -124,8 +124,8 @@ def test_a_form_that_cannot_print_the_number_is_told(base: Path) -> None:
     """A fraction, a unit that is too large and a bound with more digits are named, not bent."""
     _, after = change(
         base,
-        ("[4 倍](claim:float_sums/additions_ratio)".encode(),
-         "[0.1 GB](claim:float_sums/bytes_per_number)、[$2^{-1}$](claim:float_sums/significant_bits)".encode()),
+        ("求和的 [4 倍](claim:float_sums/additions_ratio)".encode(),
+         "求和的 [0.1 GB](claim:float_sums/bytes_per_number)、[$2^{-1}$](claim:float_sums/significant_bits)".encode()),
     )  # fmt: skip
     found = load(base)
     changes, problems = refresh(found.cards, found.evidence, found.facts)
@@ -263,17 +263,17 @@ def test_a_link_to_a_card_stays_a_link(base: Path) -> None:
     elsewhere = base / "elsewhere.md"
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
-    change(base, ("[4 倍]".encode(), "[5 倍]".encode()))
+    change(base, ("朴素求和的 [4 倍]".encode(), "朴素求和的 [5 倍]".encode()))
     found = load(base)
     changes, _ = refresh(found.cards, found.evidence, found.facts)
     assert len(changes) == 1
     assert path.is_symlink()
-    assert "[4 倍]" in elsewhere.read_text(encoding="utf-8")
+    assert "朴素求和的 [4 倍]" in elsewhere.read_text(encoding="utf-8")
 
 
 def test_a_card_that_changed_meanwhile_is_not_guessed_at(base: Path) -> None:
     """Where the text is no longer what was read, nothing is written, and the place is named."""
-    change(base, ("[4 倍]".encode(), "[5 倍]".encode()))
+    change(base, ("朴素求和的 [4 倍]".encode(), "朴素求和的 [5 倍]".encode()))
     found = load(base)
     path = base / CARD
     _, after = change(base, ("[5 倍]".encode(), "[555 倍]".encode()))

@@ -66,7 +66,7 @@ class Resolver:
 def insights(markdown: str) -> str:
     """The HTML of ``markdown`` in the English insights of a card."""
     before, after = CARD.split("## Key insights\n", 1)
-    rest = after[after.index("## Derivation") :]
+    rest = after[after.index("## Worked example") :]
     card, _ = parse(f"{before}## Key insights\n\n{markdown}\n\n{rest}", "numerics/kahan-sum.md")
     assert card is not None
     return render(card, Resolver()).sections["en"]["insights"].html
@@ -294,12 +294,19 @@ def test_both_languages_have_all_sections_and_pair_their_items(
         lang: [item.id for item in half["followups"].items]
         for lang, half in rendered.sections.items()
     }
-    assert ids["zh"] == ids["en"] == ["lost-part", "cancellation", "pairwise"]
+    followups = ["lost-part", "cancellation", "pairwise", "optimised-away"]
+    assert ids["zh"] == ids["en"] == followups
+    points = rendered.sections["en"]["points"]
+    assert points.html.strip() == ""
+    assert [item.id for item in points.items] == [
+        "low-digits", "loop", "reassociation", "sorted-is-exact",
+    ]  # fmt: skip
+    assert points.items[3].body == '"Sort them and the sum is exact."'
     assert rendered.sections["en"]["followups"].items[0].title == "How is the lost part found?"
 
 
 def test_pitfalls_are_items_and_what_stands_around_their_list_is_not() -> None:
-    """Each pitfall is a piece of its own, which both languages can share a place for."""
+    """Each pitfall is a piece of its own, which both languages can share a place for, as is its heading."""
     text = CARD.replace("## Pitfalls\n", "## Pitfalls\n\nBefore.\n", 1)
     found, _ = parse(text.replace("## 追问", "之后。\n\n## 追问", 1), "numerics/kahan-sum.md")
     assert found is not None
@@ -307,7 +314,7 @@ def test_pitfalls_are_items_and_what_stands_around_their_list_is_not() -> None:
     assert rendered["en"]["pitfalls"].html.strip() == "<p>Before.</p>"
     assert rendered["zh"]["pitfalls"].html.strip() == "<p>之后。</p>"
     ids = [item.id for item in rendered["en"]["pitfalls"].items]
-    assert ids == ["sorting", "twice-the-memory"]
+    assert ids == ["sorting", "twice-the-memory", "printing"]
     second = rendered["en"]["pitfalls"].items[1].body
     assert second == '"Compensation doubles the memory." It keeps one more number.'
 

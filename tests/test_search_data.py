@@ -13,6 +13,7 @@ from generator.edition.search_data import proof, search_data
 from generator.library.library import Library, load
 
 BASE = Path(__file__).parent / "library"
+ITEMS = ("pitfalls", "followups", "points")
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +25,29 @@ def library() -> Library:
 
 
 def test_every_part_of_every_card_is_there(library: Library) -> None:
-    """Four sections, each pitfall and each follow-up, in two languages, under the card's own number."""
+    """Seven sections, each pitfall, follow-up and point, in two languages, under the card's own number."""
     data = search_data(bind(library))
     for index, card in enumerate(library.cards.values()):
-        items = sum(len(card.sections["zh"][name].items) for name in ("pitfalls", "followups"))
+        items = sum(len(card.sections["zh"][name].items) for name in ITEMS)
         parts = [part for part in data["parts"] if part[0] == index]
-        assert len(parts) == 2 * (4 + items)
+        assert len(parts) == 2 * (7 + items)
         assert data["cards"][index]["id"] == card.id
+
+
+def test_a_card_is_found_by_its_question_and_by_other_wordings(library: Library) -> None:
+    """They stand among the aliases of their language, behind the card's own."""
+    [card] = [each for each in search_data(bind(library))["cards"] if each["id"] == "rounding"]
+    assert card["aliases"] == {
+        "zh": [
+            "舍入误差", "单位舍入", "为什么 0.1 加 0.2 不等于 0.3？误差从哪里来，又有多大？",
+            "浮点数为什么不准", "0.1+0.2",
+        ],
+        "en": [
+            "round-off", "unit roundoff",
+            "Why is 0.1 plus 0.2 not 0.3? Where does the error come from, and how large is it?",
+            "why are floats inexact", "0.1 + 0.2 != 0.3",
+        ],
+    }  # fmt: skip
 
 
 def test_the_text_is_what_a_reader_sees(library: Library) -> None:

@@ -15,9 +15,12 @@ from generator.cards.syllabus import Syllabus
 from generator.lang import (
     LANGS,
     LANGUAGE_HEADINGS,
+    LEVELS,
+    PITFALL_HEADINGS,
     SECTION_HEADINGS,
     SECTION_NAMES,
     Lang,
+    PitfallGroup,
     SectionName,
 )
 from generator.lang import Text as Words
@@ -31,13 +34,29 @@ _GUIDE: Mapping[SectionName, Words] = {
         "zh": "一句话，不超过 60 个汉字（公式不计）；符号在这里就要说明。",
         "en": "One sentence of at most 45 words, formulas aside; name its symbols here already.",
     },
+    "spoken": {
+        "zh": "念得出口的 110 到 220 个汉字：结论、机制、一个真实规模的数、代价、何时不用；没有公式与代码。",
+        "en": "70 to 95 words to be said aloud: the claim, the mechanism, one real number, the cost, when not.",
+    },
+    "intuition": {
+        "zh": "一个日常的画面，两到四句，再说清楚它在哪里不成立。",
+        "en": "One everyday picture in two to four sentences, and the sentence where it breaks.",
+    },
     "insights": {
-        "zh": "至多四条，每条都是答题时真正会用到的。",
-        "en": "At most four, each of use when the question is asked.",
+        "zh": "至多四条，每条都是答题时真正会用到的；一共至多六个带链接的数。",
+        "en": "At most four, each of use when the question is asked; at most six linked numbers in all.",
+    },
+    "example": {
+        "zh": "同一个问题，换成真实的模型和硬件，一行一行算出来。",
+        "en": "The same question for a real model on real hardware, line by line.",
     },
     "derivation": {
         "zh": "先写假设与目标，再逐步推导，说到取整与失效的地方。",
         "en": "Assumptions and objective first, then each step, the integer case, and where it breaks.",
+    },
+    "code": {
+        "zh": "在白板上会写的那几行，并与参照对照；没有什么短的可写，就删掉这一节。",
+        "en": "The lines for a whiteboard, held against a reference; drop the section where nothing short says it.",
     },
     "tradeoffs": {
         "zh": "代价是什么，何时采用，从哪里起建议就错了。",
@@ -48,12 +67,16 @@ _GUIDE: Mapping[SectionName, Words] = {
         "en": "Wrong answers that candidates really give, and the number that refutes each.",
     },
     "followups": {
-        "zh": "三到五个追问，都要作答；注释里的 id 定了就不再改。",
-        "en": "Three to five, all answered; the ids in comments stay for ever once published.",
+        "zh": "四到七个追问，第一句就作答；id 定了就不再改，后面写 often、sometimes 或 rarely。",
+        "en": "Four to seven; the first sentence answers. Behind the id, which stays: often, sometimes or rarely.",
+    },
+    "points": {
+        "zh": "三到五条能打勾的，再写一句会被否决的话；asks= 写考查它的追问。",
+        "en": "Three to five that can be ticked, and a sentence that fails; asks= names the follow-up that probes one.",
     },
 }
-_PITFALL_IDS = ("pitfall-1",)
-_FOLLOWUP_IDS = ("followup-1", "followup-2", "followup-3")
+_PITFALL_IDS: Mapping[PitfallGroup, str] = {"said": "pitfall-1", "shipped": "pitfall-2"}
+_FOLLOWUP_IDS = ("followup-1", "followup-2", "followup-3", "followup-4")
 
 
 class NewCardError(Exception):
@@ -94,16 +117,21 @@ def write(cards: Path, name: str, module: str, topic: str, today: date) -> Path 
 def text(name: str, module: str, topic: str, title: Words, today: date) -> str:
     """The text of a new card."""
     titles = ", ".join(f"{lang}: {json.dumps(title[lang], ensure_ascii=False)}" for lang in LANGS)
-    aliases = ", ".join(f"{lang}: []" for lang in LANGS)
+    questions = "\n".join(f'  {lang}: ""' for lang in LANGS)
+    empty = ", ".join(f"{lang}: []" for lang in LANGS)
     head = f"""---
 id: {name}
 title: {{{titles}}}
+question:
+{questions}
+asked: {{{empty}}}
+frequency: ""
 module: {module}
 topic: {topic}
 difficulty: medium
 updated: {today.isoformat()}
 tags: []
-aliases: {{{aliases}}}
+aliases: {{{empty}}}
 prerequisites: []
 related: []
 sources: {{}}
@@ -119,9 +147,13 @@ def _half(lang: Lang) -> str:
             f"\n## {SECTION_HEADINGS[section][lang]}\n\n<!-- {_GUIDE[section][lang]} -->\n"
         )
         if section == "pitfalls":
-            parts += [f"\n- <!-- #{each} -->\n" for each in _PITFALL_IDS]
+            for group, each in _PITFALL_IDS.items():
+                parts.append(f"\n### {PITFALL_HEADINGS[group][lang]}\n\n- <!-- #{each} -->\n")
         if section == "followups":
             parts += [f"\n### <!-- #{each} -->\n" for each in _FOLLOWUP_IDS]
+        if section == "points":
+            parts.append("\n")
+            parts += [f"- <!-- #point-{n} {level} -->\n" for n, level in enumerate(LEVELS, 1)]
     return "".join(parts)
 
 

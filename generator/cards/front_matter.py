@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, get_args
@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from generator.cards import yaml_document
 from generator.cards.model import Difficulty
-from generator.lang import LANGS
+from generator.lang import LANGS, Frequency
 from generator.lines import Lines
 from generator.names import is_id, suggest, why_no_id
 from generator.problems import Place, Problem
@@ -106,6 +106,9 @@ class FrontMatter(Strict):
 
     id: Id
     title: Texts
+    question: Texts | None = None
+    asked: Annotated[dict[str, list[Words]], AfterValidator(_languages)] = {}
+    frequency: Frequency | None = None
     module: Id
     topic: Id
     difficulty: Difficulty
@@ -123,6 +126,9 @@ class FrontMatter(Strict):
 _FORMS: Mapping[str, str] = {
     "id": "a name in kebab-case, such as `bubble-sort`",
     "title": "a text in each language, such as `{zh: 冒泡排序, en: Bubble sort}`",
+    "question": "the question as an interviewer asks it, each language in a row of its own: `zh: …`, `en: …`",
+    "asked": "lists of other wordings by language, which may be empty: `{zh: [怎么排最快], en: []}`",
+    "frequency": "`often`, `sometimes` or `rarely`",
     "module": "the id of a module of `modules.yml`",
     "topic": "the id of a topic of the card's module",
     "difficulty": "`easy`, `medium` or `hard`",
@@ -174,10 +180,23 @@ def read(lines: Lines) -> Reading | Problem:
     values, problems = validate(
         FrontMatter, document.value or {}, document.places, lines.at(0), _FORMS
     )
-    found = (*document.problems, *problems)
-    return Reading(
-        values if isinstance(values, FrontMatter) else None, document.places, body, found
-    )
+    card = values if isinstance(values, FrontMatter) else None
+    missing = _missing(card, document.places) if card else ()
+    return Reading(card, document.places, body, (*document.problems, *problems, *missing))
+
+
+def _missing(values: FrontMatter, places: Mapping[str, Place]) -> Iterator[Problem]:
+    """What a card with a question, which is in format 2, has to say besides."""
+    if values.question is None:
+        return
+    for key in ("asked", "frequency"):
+        if key not in values.model_fields_set:
+            message = f"the card has a `question`, and the key `{key}` is missing"
+            yield Problem(places["question"], "missing-key", message, f"Write {_FORMS[key]}.")
+    for lang in LANGS if "asked" in values.model_fields_set else ():
+        if lang not in values.asked:
+            message = f"in `asked` `{lang}` is missing"
+            yield Problem(places["asked"], "wrong-language", message, f"Write {_FORMS['asked']}.")
 
 
 def validate(

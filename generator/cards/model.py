@@ -3,7 +3,7 @@
 Text keeps its Markdown tokens (markdown-it-py), never its source:
 a ``link_open`` token carries its target as ``token.meta["link"]`` (a ``Link`` of this module),
 ``math_inline`` and ``math_block`` tokens carry TeX as their content, ``alert_open`` tokens the kind
-of a callout as ``token.meta["kind"]``, and a pitfall's ``list_item_open`` its id as
+of a callout as ``token.meta["kind"]``, and the ``list_item_open`` of a pitfall or a point its id as
 ``token.meta["item"]``. ``place_of`` tells where a token's content stands in its file.
 Comments are gone. Tokens are shared and must not be changed.
 """
@@ -19,7 +19,7 @@ from typing import Literal, overload
 
 from markdown_it.token import Token
 
-from generator.lang import Lang, SectionName, Text
+from generator.lang import Frequency, Lang, Level, PitfallGroup, SectionName, Text
 from generator.problems import Place
 
 
@@ -179,21 +179,30 @@ Link = Claim | Param | Fact | Calc | Citation | Given | CardLink | WebLink
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A follow-up (``title`` is the question) or a pitfall (``title`` is empty), known by its id."""
+    """A follow-up (``title`` is the question), a pitfall or a point (``title`` is empty), known by its id.
+
+    What does not apply to the kind of item is ``None``, as is what a card of format 1 does not say:
+    ``frequency`` of a follow-up, ``group`` of a pitfall, ``level`` of a point, ``asks``, the follow-up that
+    probes a point.
+    """
 
     id: str
     place: Place
     title: Tokens
     body: Tokens
     links: tuple[Link, ...]
+    frequency: Frequency | None = None
+    group: PitfallGroup | None = None
+    level: Level | None = None
+    asks: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One of the six sections in one language.
+    """One section in one language.
 
-    ``tokens`` is the whole section without its heading (empty for follow-ups);
-    ``items`` holds the follow-ups or pitfalls; ``links`` every link in the section, in order.
+    ``tokens`` is the whole section without its heading (empty for follow-ups); ``items`` holds the
+    follow-ups, pitfalls or points; ``links`` every link in the section, in order.
     """
 
     name: SectionName
@@ -232,11 +241,20 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One card in both languages."""
+    """One card in both languages.
+
+    A card with a ``question`` is in format 2: it has all sections but perhaps the optional ones, in both
+    languages alike. Another is not yet, and has those of format 1.
+    """
 
     id: str
     path: str
     title: Text
+    question: Text | None
+    """As an interviewer asks it."""
+    asked: Mapping[str, tuple[str, ...]]
+    """Other wordings of the question by language."""
+    frequency: Frequency | None
     module: str
     topic: str
     difficulty: Difficulty
@@ -255,6 +273,11 @@ class Card:
     sections: Mapping[Lang, Mapping[SectionName, Section]]
     digest: str
     """SHA-256 of the file's text: what is made of the card alone depends on this and ``path``."""
+
+    @property
+    def converted(self) -> bool:
+        """Whether the card is in format 2."""
+        return self.question is not None
 
     def links(self) -> Iterator[Link]:
         """Every link of the card, language by language, section by section."""

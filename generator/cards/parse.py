@@ -31,11 +31,19 @@ from generator.cards.model import (
     place_of,
 )
 from generator.lang import (
+    FREQUENCIES,
     LANGS,
     LANGUAGE_HEADINGS,
+    LEVELS,
+    OLD_SECTIONS,
+    OPTIONAL_SECTIONS,
+    PITFALL_GROUPS,
+    PITFALL_HEADINGS,
     SECTION_HEADINGS,
     SECTION_NAMES,
     Lang,
+    Level,
+    PitfallGroup,
     SectionName,
 )
 from generator.lines import Lines
@@ -47,13 +55,24 @@ Name = TypeVar("Name", bound=str)
 _COMMENTS = re.compile(r"\s*(?:<!--(?:(?!-->).)*-->\s*)+", re.DOTALL)
 _FILL: Mapping[SectionName, str] = {
     "answer": "Answer in one sentence: at most 60 汉字 or 45 words.",
+    "spoken": "Write what a person says aloud in thirty seconds.",
+    "intuition": "Give one everyday picture, and the sentence where it breaks.",
     "insights": "List at most four things that have to be understood.",
+    "example": "Work the question out for a real model on real hardware, line by line.",
     "derivation": "State the assumptions, then derive each step.",
+    "code": "Write the lines that do the thing and assert it against a reference, or drop the section.",
     "tradeoffs": "Say what it costs, when to use it, and where the advice turns wrong.",
     "pitfalls": "List wrong answers and what is true: `- Text. <!-- #short-id -->`.",
-    "followups": "Ask and answer three to five questions: `### Question <!-- #short-id -->`.",
+    "followups": "Ask and answer what comes next: `### Question <!-- #short-id often -->`.",
+    "points": "List what can be ticked, and red flags: `- Text. <!-- #short-id pass -->`.",
 }
-_ITEM_ID = re.compile(r"<!--\s*#(\S*)\s*-->")
+_FOLLOWUP_FORM = "### Question <!-- #short-id often -->"
+_POINT_FORM = "- Text. <!-- #short-id strong asks=followup-id -->"
+_PITFALL_FORM = "- Text. <!-- #short-id -->"
+_LISTS = {"bullet_list_open", "ordered_list_open"}
+_MARK = re.compile(r"<!--\s*#(?!\s+[^\s-])(.*?)-->", re.DOTALL)
+"""What follows the mark of an id at once: the id and words. Behind a space stands a note."""
+_ASKS = "asks="
 
 
 def parse(text: str, path: str) -> tuple[Card | None, list[Problem]]:
@@ -67,16 +86,28 @@ def parse(text: str, path: str) -> tuple[Card | None, list[Problem]]:
         return None, sorted([*lines.problems, reading])
     tokens, found = markdown.parse(lines, reading.body)
     body = _Body(lines, reading.values, [*lines.problems, *reading.problems, *found])
+    body.converted = (
+        reading.values.question is not None if reading.values else "question" in reading.places
+    )
     halves = body.halves(body.resolved(tokens))
     card = None
     if reading.values:
-        whole = all(len(half) == len(SECTION_NAMES) for half in halves.values())
+        whole = all(half.keys() >= body.required for half in halves.values())
         body.problems += _identity(reading.values, reading.places, path)
         if whole:
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
             card = _card(reading.values, reading.places, halves, path, digest)
             body.problems += _unused(card)
     return card, sorted(body.problems)
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """``<!-- #id word key=word -->``: an item's id, and what else the comment says, each with its place."""
+
+    name: str
+    place: Place
+    words: tuple[tuple[str, Place], ...] = ()
 
 
 @dataclass
@@ -86,8 +117,12 @@ class _Body:
     lines: Lines
     values: FrontMatter | None
     problems: list[Problem]
-    ids: dict[int, list[tuple[str, Place]]] = field(default_factory=dict)
-    """The ids in comments, by row, until the follow-up or pitfall in that row takes them."""
+    converted: bool = False
+    """Whether the card is in format 2."""
+    required: frozenset[SectionName] = frozenset()
+    """The sections that each language must have."""
+    marks: dict[int, list[_Mark]] = field(default_factory=dict)
+    """The marks in comments, by row, until the item in that row takes them."""
 
     def report(self, place: Place, code: str, message: str, hint: str) -> None:
         self.problems.append(Problem(place, code, message, hint))
@@ -129,9 +164,14 @@ class _Body:
         """Take the ids out of comments; anything else that is HTML is a problem."""
         if not _COMMENTS.fullmatch(token.content):
             self._refuse_html(token)
-        for found in _ITEM_ID.finditer(token.content):
+        for found in _MARK.finditer(token.content):
+            parts = [
+                (part[0], place_of(token, found.start(1) + part.start()))
+                for part in re.finditer(r"\S+", found[1])
+            ]
             place = place_of(token, found.start())
-            self.ids.setdefault(place.line - 1, []).append((found.group(1), place))
+            mark = _Mark(parts[0][0] if parts else "", place, tuple(parts[1:]))
+            self.marks.setdefault(place.line - 1, []).append(mark)
 
     def _refuse_html(self, token: Token) -> None:
         text = token.content.strip()
@@ -163,6 +203,7 @@ class _Body:
         self._stray(languages.before, "before the first language")
         names: dict[str, Lang] = {LANGUAGE_HEADINGS[lang]: lang for lang in LANGS}
         parts = self._named(languages.parts, names, "#")
+        self.required = self._required(parts)
         halves: dict[Lang, dict[SectionName, Section]] = {lang: {} for lang in LANGS}
         for lang, part in parts.items():
             halves[lang] = self._half(lang, part)
@@ -172,25 +213,40 @@ class _Body:
                     self.lines.at(len(self.lines.rows)),
                     "missing-language",
                     f"the card has no half `# {LANGUAGE_HEADINGS[lang]}`",
-                    "Both languages stand in one file, with the same six sections.",
+                    "Both languages stand in one file, with the same sections.",
                 )
-        for found in self.ids.values():
-            for name, place in found:
-                self.report(
-                    place,
-                    "stray-id",
-                    f"the id `{name}` belongs to nothing",
-                    "An id stands in the heading of a follow-up or at the end of a pitfall.",
-                )
+        for mark in (mark for row in self.marks.values() for mark in row):
+            self.report(
+                mark.place,
+                "stray-id",
+                f"the id `{mark.name}` belongs to nothing",
+                "An id stands in the heading of a follow-up, or at the end of a pitfall or a point.",
+            )
         return halves
+
+    @property
+    def sections(self) -> tuple[SectionName, ...]:
+        """The sections that the card may have."""
+        return SECTION_NAMES if self.converted else OLD_SECTIONS
+
+    def _required(self, halves: Mapping[Lang, _Part]) -> frozenset[SectionName]:
+        """The sections that each language must have: an optional one, too, where one has it."""
+        titles = {
+            part.title for half in halves.values() for part in _split(half.tokens, "h2").parts
+        }
+        return frozenset(
+            name
+            for name in self.sections
+            if name not in OPTIONAL_SECTIONS or titles & set(SECTION_HEADINGS[name].values())
+        )
 
     def _half(self, lang: Lang, half: _Part) -> dict[SectionName, Section]:
         split = _split(half.tokens, "h2")
         self._stray(split.before, "before the first section")
-        names = {SECTION_HEADINGS[name][lang]: name for name in SECTION_NAMES}
+        names = {SECTION_HEADINGS[name][lang]: name for name in self.sections}
         parts = self._named(split.parts, names, "##")
-        for name in SECTION_NAMES:
-            if name not in parts:
+        for name in self.sections:
+            if name in self.required and name not in parts:
                 heading = SECTION_HEADINGS[name][lang]
                 self.report(
                     half.place,
@@ -214,7 +270,7 @@ class _Body:
                     part.place,
                     "unknown-heading",
                     f"`{marks} {part.title}` is none of the headings that stand here",
-                    _suggest_heading(part.title, names),
+                    self._suggest_heading(part.title, names),
                 )
             elif name in known:
                 self.report(
@@ -234,6 +290,15 @@ class _Body:
                 known[name] = part
         return known
 
+    def _suggest_heading(self, title: str, names: Mapping[str, str]) -> str:
+        for section, headings in SECTION_HEADINGS.items():
+            for lang, heading in headings.items():
+                if heading == title and heading not in names:
+                    if section not in self.sections:
+                        return "Only a card that has a `question` in its front matter has this section."
+                    return f"This is a heading of `# {LANGUAGE_HEADINGS[lang]}`. {suggest(title, names)}"
+        return suggest(title, names)
+
     def _stray(self, tokens: Iterable[Token], where: str) -> None:
         for token in tokens:
             if token.map:
@@ -251,27 +316,33 @@ class _Body:
         self, name: SectionName, lang: Lang, part: _Part, taken: dict[str, Place]
     ) -> Section:
         tokens = part.tokens
-        items: tuple[Item, ...] = ()
+        items: list[Item] = []
         if name == "followups":
             split = _split(tokens, "h3")
             self._stray(split.before, "before the first follow-up")
-            items = tuple(self._followup(each, taken) for each in split.parts)
+            items += (self._followup(each, taken) for each in split.parts)
+        elif name == "pitfalls" and self.converted:
+            items += self._groups(lang, part, taken)
         elif name == "pitfalls":
-            items = tuple(self._pitfalls(tokens, taken))
-        if not tokens or (name in {"followups", "pitfalls"} and not items):
+            items += (self._pitfall(each, taken, None) for each in _bullets(tokens))
+        elif name == "points":
+            self._listed(tokens)
+            items += (self._point(each, taken) for each in _bullets(tokens))
+        if not tokens or (name in {"followups", "pitfalls", "points"} and not items):
             self.report(part.place, "empty-section", f"`## {part.title}` is empty", _FILL[name])
         return Section(
             name=name,
             lang=lang,
             place=part.place,
             tokens=Tokens() if name == "followups" else Tokens(tokens),
-            items=items,
+            items=tuple(items),
             links=_links(tokens),
         )
 
     def _followup(self, part: _Part, taken: dict[str, Place]) -> Item:
         title = part.heading[1]
-        name = self._item_id(part.heading[0], taken, "follow-up", "### Question <!-- #short-id -->")
+        mark = self._mark(part.heading[0], taken, "follow-up", _FOLLOWUP_FORM)
+        frequency = self._word(mark, FREQUENCIES, "follow-up", _FOLLOWUP_FORM)
         if not title.children:
             self.report(
                 part.place, "empty-item", "this follow-up asks nothing", "Write a question."
@@ -284,33 +355,92 @@ class _Body:
                 "Answer it below, or link to the card that does: `[text](card:ID)`.",
             )
         tokens = tuple(part.tokens)
-        return Item(name, part.place, Tokens([title]), Tokens(tokens), _links([title, *tokens]))
+        return Item(
+            mark.name if mark else "",
+            part.place,
+            Tokens([title]),
+            Tokens(tokens),
+            _links([title, *tokens]),
+            frequency=frequency,
+        )
 
-    def _pitfalls(self, tokens: Sequence[Token], taken: dict[str, Place]) -> Iterator[Item]:
-        opened = 0
-        for index, token in enumerate(tokens):
-            if token.level != 1:
-                continue
-            if token.type == "list_item_open":
-                opened = index
-            elif token.type == "list_item_close":
-                first = tokens[opened]
-                name = self._item_id(first, taken, "pitfall", "- Text. <!-- #short-id -->")
-                first.meta["item"] = name
-                body = tuple(tokens[opened + 1 : index])
-                if not any(each.children or each.content for each in body):
-                    self.report(
-                        place_of(first),
-                        "empty-item",
-                        "this pitfall says nothing",
-                        _FILL["pitfalls"],
-                    )
-                yield Item(name, place_of(first), Tokens(), Tokens(body), _links(body))
+    def _groups(self, lang: Lang, section: _Part, taken: dict[str, Place]) -> Iterator[Item]:
+        """The pitfalls below the headings that say where they are met."""
+        split = _split(section.tokens, "h3")
+        names = {PITFALL_HEADINGS[group][lang]: group for group in PITFALL_GROUPS}
+        if section.tokens:
+            self._stray(split.before, f"before {', '.join(f'`### {name}`' for name in names)}")
+            parts = self._named(split.parts, names, "###")
+            for heading, group in names.items():
+                if group not in parts:
+                    message = f"`## {section.title}` has no heading `### {heading}`"
+                    hint = f"Sort the pitfalls below {_order(names)}."
+                    self.report(section.place, "missing-heading", message, hint)
+            for group, part in parts.items():
+                self._listed(part.tokens)
+                items = [self._pitfall(each, taken, group) for each in _bullets(part.tokens)]
+                if not items:
+                    message = f"`### {part.title}` is empty"
+                    self.report(part.place, "empty-section", message, _FILL["pitfalls"])
+                yield from items
 
-    def _item_id(self, token: Token, taken: dict[str, Place], noun: str, form: str) -> str:
-        """The id in a comment in the token's rows; nothing where there is none."""
+    def _listed(self, tokens: Sequence[Token]) -> None:
+        """Nothing but lists stands here."""
+        top = [token for token in tokens if token.level == 0 and token.map]
+        for token in top:
+            if token.type not in _LISTS:
+                message, hint = "text stands outside of the list", "Make it an item, or move it."
+                self.report(place_of(token), "stray-text", message, hint)
+                return
+
+    def _pitfall(
+        self, bullet: _Bullet, taken: dict[str, Place], group: PitfallGroup | None
+    ) -> Item:
+        mark = self._mark(bullet.opening, taken, "pitfall", _PITFALL_FORM)
+        self._word(mark, (), "pitfall", _PITFALL_FORM)
+        return self._bullet(bullet, mark, "pitfall", group=group)
+
+    def _point(self, bullet: _Bullet, taken: dict[str, Place]) -> Item:
+        mark = self._mark(bullet.opening, taken, "point", _POINT_FORM)
+        asks = None
+        if mark and (asked := [each for each in mark.words if each[0].startswith(_ASKS)]):
+            asks = asked[0][0].removeprefix(_ASKS)
+            rest = tuple(each for each in mark.words if each != asked[0])
+            mark = _Mark(mark.name, mark.place, rest)
+        level = self._word(mark, LEVELS, "point", _POINT_FORM)
+        return self._bullet(bullet, mark, "point", level=level, asks=asks)
+
+    def _bullet(
+        self,
+        bullet: _Bullet,
+        mark: _Mark | None,
+        noun: str,
+        *,
+        group: PitfallGroup | None = None,
+        level: Level | None = None,
+        asks: str | None = None,
+    ) -> Item:
+        opening, body = bullet.opening, bullet.body
+        opening.meta["item"] = name = mark.name if mark else ""
+        place = place_of(opening)
+        if not any(each.children or each.content for each in body):
+            fill = _FILL["pitfalls" if noun == "pitfall" else "points"]
+            self.report(place, "empty-item", f"this {noun} says nothing", fill)
+        return Item(
+            name,
+            place,
+            Tokens(),
+            Tokens(body),
+            _links(body),
+            group=group,
+            level=level,
+            asks=asks,
+        )
+
+    def _mark(self, token: Token, taken: dict[str, Place], noun: str, form: str) -> _Mark | None:
+        """The mark in a comment in the token's rows, if there is one."""
         first, end = token.map or (0, 0)
-        found = [each for row in range(first, end) for each in self.ids.pop(row, ())]
+        found = [each for row in range(first, end) for each in self.marks.pop(row, ())]
         if not found:
             self.report(
                 place_of(token),
@@ -318,22 +448,67 @@ class _Body:
                 f"this {noun} has no id",
                 f"Write `{form}`, the same id in both languages; it stays when the text changes.",
             )
-            return ""
-        (name, place), *more = found
-        for other, elsewhere in more:
-            message = f"this {noun} has a second id, `{other}`"
-            self.report(elsewhere, "stray-id", message, "Keep one of the two.")
-        if not is_id(name):
-            self.report(place, "bad-id", f"`{name}` {why_no_id(name)}", f"Write `{form}`.")
-        elif name in taken:
+            return None
+        mark, *more = found
+        for other in more:
+            message = f"this {noun} has a second id, `{other.name}`"
+            self.report(other.place, "stray-id", message, "Keep one of the two.")
+        if not is_id(mark.name):
+            message = f"`{mark.name}` {why_no_id(mark.name)}"
+            self.report(mark.place, "bad-id", message, f"Write `{form}`.")
+        elif mark.name in taken:
             self.report(
-                place,
+                mark.place,
                 "duplicate-item-id",
-                f"the id `{name}` is taken in line {taken[name].line}",
-                "Give each follow-up and pitfall of a language an id of its own.",
+                f"the id `{mark.name}` is taken in line {taken[mark.name].line}",
+                "Give each follow-up, pitfall and point of a language an id of its own.",
             )
-        taken.setdefault(name, place)
-        return name
+        taken.setdefault(mark.name, mark.place)
+        return mark
+
+    def _word(
+        self, mark: _Mark | None, known: tuple[Name, ...], noun: str, form: str
+    ) -> Name | None:
+        """The one of the known words that a mark says; a card in format 2 must say one."""
+        if mark is None:
+            return None
+        said: list[Name] = []
+        for word, place in mark.words:
+            name = next((each for each in known if each == word), None)
+            if name is None:
+                hint = f"{suggest(word, known)} Write `{form}`." if known else f"Write `{form}`."
+                message = f"`{word}` says nothing of a {noun}"
+                self.report(place, "unknown-word", message, hint)
+            elif said:
+                message = f"`{word}` stands beside `{said[0]}`"
+                self.report(place, "unknown-word", message, "Keep one of the two.")
+            else:
+                said.append(name)
+        if known and not mark.words and self.converted:
+            message = f"the comment of this {noun} says only its id"
+            hint = f"Write `{form}`: {', '.join(f'`{each}`' for each in known)}."
+            self.report(mark.place, "missing-word", message, hint)
+        return said[0] if said else None
+
+
+@dataclass(frozen=True)
+class _Bullet:
+    """An item of a list, and what stands in it."""
+
+    opening: Token
+    body: tuple[Token, ...]
+
+
+def _bullets(tokens: Sequence[Token]) -> Iterator[_Bullet]:
+    """The items of the lists that stand in no other block."""
+    opened = 0
+    for index, token in enumerate(tokens):
+        if token.level != 1:
+            continue
+        if token.type == "list_item_open":
+            opened = index
+        elif token.type == "list_item_close":
+            yield _Bullet(tokens[opened], tuple(tokens[opened + 1 : index]))
 
 
 @dataclass(frozen=True)
@@ -388,16 +563,6 @@ def _order(headings: Iterable[str]) -> str:
     return ", ".join(headings)
 
 
-def _suggest_heading(title: str, names: Mapping[str, str]) -> str:
-    for headings in SECTION_HEADINGS.values():
-        for lang, heading in headings.items():
-            if heading == title and heading not in names:
-                return (
-                    f"This is a heading of `# {LANGUAGE_HEADINGS[lang]}`. {suggest(title, names)}"
-                )
-    return suggest(title, names)
-
-
 def _identity(values: FrontMatter, places: Mapping[str, Place], path: str) -> Iterator[Problem]:
     """The card's id is its file's name, and it does not refer to itself."""
     stem = PurePath(path).stem
@@ -443,6 +608,9 @@ def _card(
         id=values.id,
         path=path,
         title=dict(values.title),
+        question=dict(values.question) if values.question else None,
+        asked={lang: tuple(values.asked.get(lang, ())) for lang in LANGS},
+        frequency=values.frequency,
         module=values.module,
         topic=values.topic,
         difficulty=values.difficulty,
@@ -460,7 +628,8 @@ def _card(
         silenced=dict(values.silenced),
         places=places,
         sections={
-            lang: {name: half[name] for name in SECTION_NAMES} for lang, half in halves.items()
+            lang: {name: half[name] for name in SECTION_NAMES if name in half}
+            for lang, half in halves.items()
         },
         digest=digest,
     )

@@ -14,7 +14,7 @@ from typing import Literal
 from markdown_it.token import Token
 
 from generator.cards.model import Card, Link, Section, place_of
-from generator.lang import LANGS, Lang
+from generator.lang import LANGS, Lang, SectionName
 from generator.problems import Place
 
 Kind = Literal["text", "math", "code", "break"]
@@ -48,6 +48,7 @@ class Passage:
 
     card: Card
     lang: Lang
+    section: SectionName
     role: Role
     raw: str
     pieces: tuple[Piece, ...]
@@ -100,11 +101,11 @@ def passages(card: Card) -> Iterator[Passage]:
 def of_section(card: Card, section: Section) -> Iterator[Passage]:
     """Every passage of one section of a card in one language."""
     if section.tokens:
-        yield from _passages(card, section.lang, section.tokens)
+        yield from _passages(card, section, section.tokens)
         return
     for item in section.items:
-        yield from _passages(card, section.lang, item.title, "title")
-        yield from _passages(card, section.lang, item.body)
+        yield from _passages(card, section, item.title, "title")
+        yield from _passages(card, section, item.body)
 
 
 def blocks(section: Section) -> Iterator[Token]:
@@ -132,14 +133,15 @@ _ROLES: dict[str, Role] = {"heading_open": "heading", "th_open": "cell", "td_ope
 
 
 def _passages(
-    card: Card, lang: Lang, tokens: Iterable[Token], role: Role | None = None
+    card: Card, section: Section, tokens: Iterable[Token], role: Role | None = None
 ) -> Iterator[Passage]:
     before = ""
     for token in tokens:
         if token.type == "inline":
             pieces = tuple(_pieces(token.children or ()))
             own = role or _ROLES.get(before, "paragraph")
-            yield Passage(card, lang, own, token.content, pieces, place_of(token))
+            where = (card, section.lang, section.name)
+            yield Passage(*where, own, token.content, pieces, place_of(token))
         before = token.type
 
 

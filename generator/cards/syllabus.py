@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -17,6 +17,7 @@ from generator.problems import Place, Problem
 FILE_NAME = "modules.yml"
 
 _FORMS: Mapping[str, str] = {
+    "format": "`2`, the format of the cards",
     "modules": "a list of modules: `- {id: llm, code: M5, title: {zh: …, en: …}, "
     "summary: {zh: …, en: …}, topics: {fine-tuning: {zh: …, en: …}}, planned: […]}`",
     "paths": "a list of paths: `- {id: first-interview, title: {zh: …, en: …}, "
@@ -46,17 +47,23 @@ class _Path(Strict):
 
 
 class _Syllabus(Strict):
+    format: Literal[1, 2] = 1
     modules: list[_Module]
     paths: list[_Path] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Syllabus:
-    """The modules by id, in their order, and the learning paths."""
+    """The modules by id, in their order, and the learning paths.
+
+    ``format`` is that of the base: in format 2 its cards are, or are to be, in format 2; ``path`` is the file.
+    """
 
     modules: Mapping[str, Module]
     paths: tuple[LearningPath, ...]
     places: Mapping[str, Place]
+    format: Literal[1, 2] = 1
+    path: str = FILE_NAME
 
 
 def read(text: str, path: str) -> tuple[Syllabus | None, list[Problem]]:
@@ -87,7 +94,7 @@ def read(text: str, path: str) -> tuple[Syllabus | None, list[Problem]]:
         LearningPath(entry.id, entry.title, entry.summary, tuple(entry.cards))
         for entry in values.paths
     )
-    return Syllabus(modules, paths, document.places), sorted(problems)
+    return Syllabus(modules, paths, document.places, values.format, path), sorted(problems)
 
 
 def _reserved(values: _Syllabus, places: Mapping[str, Place]) -> Iterator[Problem]:

@@ -240,7 +240,7 @@ _BEFORE = """\
 
 Each rule is one file in `generator/checks/`, and has cases that break and keep it in `tests/cases/`;
 those that take several files are in `tests/test_library.py`.
-Codes of `claim` go on behind a hyphen: `claim-number`, `claim-unit`, `claim-false`, …
+Codes of `claim`, `fact` and `format` go on behind a hyphen: `claim-number`, `claim-unit`, `claim-false`, …
 
 | code | severity | what holds |
 |---|---|---|

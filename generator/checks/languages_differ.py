@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from generator.cards.model import Calc, Citation, Claim, Fact, Given, Param, Section, place_of
+from generator.cards.model import Calc, Citation, Claim, Fact, Given, Item, Param, Section, place_of
 from generator.cards.prose import blocks
 from generator.checks import Reading
 from generator.evidence.quantities import QuantityError, read
-from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS, SECTION_NAMES, Lang
+from generator.lang import LANGS, LANGUAGE_HEADINGS, SECTION_HEADINGS, Lang
 from generator.problems import Place, Problem, Severity
 
 CODE = "languages-differ"
 SEVERITY: Severity = "error"
 SENTENCE = (
     "Both languages have, in each section, the same claims, settings, public facts, calculations, citations, assumed "
-    "quantities, display formulas, code blocks, headings and callouts, and the same follow-ups and pitfalls in "
-    "one order."
+    "quantities, display formulas, code blocks, headings and callouts, and the same follow-ups, pitfalls and "
+    "points in one order, with the same words in their comments."
 )
 
 
@@ -35,7 +35,7 @@ class Thing:
 def check_card(reading: Reading) -> Iterator[Problem]:
     """Each thing that stands in one language alone, where it stands."""
     for card in reading.cards:
-        for name in SECTION_NAMES:
+        for name in card.sections[LANGS[0]]:
             halves = {lang: card.sections[lang][name] for lang in LANGS}
             first, *others = LANGS
             for other in others:
@@ -173,7 +173,7 @@ def _layout(section: Section) -> Iterator[Thing]:
 
 
 def _items(one: Section, other: Section) -> Iterator[Problem]:
-    """Follow-ups and pitfalls, known by their ids."""
+    """Follow-ups, pitfalls and points, known by their ids."""
     orders: dict[Lang, list[str]] = {each.lang: [i.id for i in each.items] for each in (one, other)}
     for section, against in ((one, other), (other, one)):
         for item in section.items:
@@ -185,6 +185,18 @@ def _items(one: Section, other: Section) -> Iterator[Problem]:
     for item, name in zip(here, there, strict=False):
         if item.id != name:
             message = f"`#{item.id}` stands where {_called(one)} has `#{name}`"
-            hint = "Put follow-ups and pitfalls in one order: side by side they pair by their ids."
+            hint = "Put follow-ups, pitfalls and points in one order: side by side they pair by their ids."
             yield Problem(item.place, CODE, message, hint, SEVERITY)
             return
+    said = {item.id: _said(item) for item in one.items}
+    for item in here:
+        if _said(item) != said[item.id]:
+            message = f"`#{item.id}` is {_said(item)}, and {said[item.id]} in {_called(one)}"
+            hint = "Say the same of it in both languages."
+            yield Problem(item.place, CODE, message, hint, SEVERITY)
+
+
+def _said(item: Item) -> str:
+    """What an item's comment says besides its id, or the heading that a pitfall stands below."""
+    words = (item.frequency, item.group, item.level, item.asks and f"asks={item.asks}")
+    return " ".join(f"`{word}`" for word in words if word) or "of no kind"

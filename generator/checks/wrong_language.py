@@ -27,11 +27,14 @@ _SENTENCE_OF_WORDS = 6
 
 
 def check_card(reading: Reading) -> Iterator[Problem]:
-    """Each passage, and each English title, in the other half's language."""
+    """Each passage, and each English title or question, in the other half's language."""
     for card in reading.cards:
         if _HAN.search(card.title["en"]):
             place = card.places["title.en"]
             yield Problem(place, CODE, "the English title has 汉字", "Translate it.", SEVERITY)
+        if card.question and _HAN.search(card.question["en"]):
+            place = card.places["question.en"]
+            yield Problem(place, CODE, "the English question has 汉字", "Translate it.", SEVERITY)
     for passage in reading.passages:
         yield from _english(passage) if passage.lang == "en" else _chinese(passage)
 

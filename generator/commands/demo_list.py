@@ -24,7 +24,7 @@ from generator.terminal import OUT
 from runnable_demos.lab.discovery import Demo
 
 NAME = "demo list"
-PLACE = 7
+PLACE = 8
 
 
 def command(

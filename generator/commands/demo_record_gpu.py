@@ -24,7 +24,7 @@ from generator.lab.runs import SECONDS, Order, RunFailed, run, this_gpu
 from generator.terminal import OUT
 
 NAME = "demo record-gpu"
-PLACE = 9
+PLACE = 10
 
 
 def command(

@@ -214,7 +214,7 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
 
 def _card_page(card: Card, content: Later[Markup]) -> Page:
     """The page of one card; its description is its one-sentence answer."""
-    headings = [Heading(name, lang.SECTION_HEADINGS[name]) for name in lang.SECTION_NAMES]
+    headings = [Heading(name, lang.SECTION_HEADINGS[name]) for name in card.sections[LANGS[0]]]
     headings += [Heading(name, lang.PAGE_TITLES[name]) for name in addresses.EXTRA_ANCHORS]
     return Page(
         card_address(card.id),

@@ -21,9 +21,10 @@ Part = list[Any]
 def search_data(edition: Edition) -> dict[str, Any]:
     """The data of the search, ready for JSON: ``search.json`` on the site, inline in the handbook.
 
-    ``modules``: id and title; ``cards``: id, title, aliases, module, difficulty, tags, proof;
+    ``modules``: id and title; ``cards``: id, title, aliases (its question and other wordings of it
+    among them), module, difficulty, tags, proof;
     ``parts``: see ``Part``. The anchor is the section's name, or the id of a
-    follow-up or pitfall.
+    follow-up, pitfall or point.
     """
     found = edition.each("search", lambda card: (_card(card, edition), _parts(card)))
     return {
@@ -55,12 +56,18 @@ def _card(card: Card, edition: Edition) -> dict[str, Any]:
     return {
         "id": card.id,
         "title": dict(card.title),
-        "aliases": {lang: list(card.aliases.get(lang, ())) for lang in LANGS},
+        "aliases": {lang: _names(card, lang) for lang in LANGS},
         "module": card.module,
         "difficulty": card.difficulty,
         "tags": list(card.tags),
         "proof": proof(card, edition),
     }
+
+
+def _names(card: Card, lang: Lang) -> list[str]:
+    """What a card is asked for by, besides its title."""
+    question = [card.question[lang]] if card.question else []
+    return [*card.aliases.get(lang, ()), *question, *card.asked[lang]]
 
 
 def _parts(card: Card) -> list[Part]:

@@ -120,6 +120,7 @@ def read(text: str, path: str) -> tuple[Facts, list[Problem]]:
     if not isinstance(entries, dict) or (document.value is None and document.problems):
         return Facts(whole=False), sorted(problems)
     found: dict[str, Mapping[str, PublicFact]] = {}
+    kinds: dict[str, str] = {}
     broken: set[str] = set()
     for name, value in entries.items():
         reading = _Reading(name, _below(document.places, name))
@@ -127,9 +128,9 @@ def read(text: str, path: str) -> tuple[Facts, list[Problem]]:
         if reading.problems:
             broken.add(name)
         else:
-            found[name] = facts
+            found[name], kinds[name] = facts, value["kind"]
         problems += reading.problems
-    return Facts(found, frozenset(broken)), sorted(problems)
+    return Facts(found, frozenset(broken), kinds=kinds), sorted(problems)
 
 
 def _below(places: Mapping[str, Place], name: str) -> dict[str, Place]:

@@ -64,12 +64,15 @@ class Facts:
     entries: Mapping[str, Mapping[str, PublicFact]] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     whole: bool = True
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """What each entry is: ``model``, ``device`` or ``link``."""
 
     def extended(self, own: Facts) -> Facts:
         """These and ``own``: an entry of ``own`` takes the place of one of the same id."""
         kept = {name: keys for name, keys in self.entries.items() if name not in own.broken}
         broken = self.broken - own.entries.keys() | own.broken
-        return Facts({**kept, **own.entries}, broken, self.whole and own.whole)
+        kinds = {**self.kinds, **own.kinds}
+        return Facts({**kept, **own.entries}, broken, self.whole and own.whole, kinds)
 
     def is_unread(self, entry: str) -> bool:
         """Whether ``entry`` may be there, but could not be read: that is one problem, told already."""

@@ -27,6 +27,7 @@ from generator.cards.model import (
     Claim,
     Fact,
     Given,
+    Item,
     LearningPath,
     Link,
     Module,
@@ -40,10 +41,14 @@ from generator.evidence.verdicts import State
 from generator.graph import drawing as graph
 from generator.lang import (
     DIFFICULTY_LABELS,
+    FREQUENCY_LABELS,
     KIND_LABELS,
     LANGS,
     LANGUAGE_HEADINGS,
+    LEVEL_LABELS,
+    LEVEL_MARKS,
     PAGE_TITLES,
+    RED_FLAG,
     SECTION_HEADINGS,
     STATE_LABELS,
     STATE_MARKS,
@@ -172,15 +177,19 @@ class _CardNote:
     def _front_matter(self) -> str:
         card = self.card
         aliases = [*card.title.values(), *(each for own in card.aliases.values() for each in own)]
+        asked = [*card.question.values()] if card.question else []
+        asked += [each for own in card.asked.values() for each in own]
         return _properties(
             {
                 "title": on_one_line(card.title),
-                "aliases": list(dict.fromkeys(aliases)),
+                **({"question": on_one_line(card.question)} if card.question else {}),
+                "aliases": list(dict.fromkeys([*aliases, *asked])),
                 "tags": list(card.tags),
                 "cssclasses": ["proofdeck"],
                 "module": wikilink(_module_note(self._home), on_one_line(self._home.title)),
                 "topic": on_one_line(self._home.topics[card.topic].title),
                 "difficulty": card.difficulty,
+                **({"frequency": card.frequency} if card.frequency else {}),
                 "updated": card.updated,
                 "proven": self.edition.proven(card),
                 **{
@@ -206,15 +215,36 @@ class _CardNote:
 
     def _half(self, lang: Lang) -> Iterator[str]:
         writer = Writer(lang, self._link_writer(lang), lambda name: addresses.block(name, lang))
+        if self.card.question:
+            yield callout("question", escaped(self.card.question[lang]), "")
         for name, section in self.card.sections[lang].items():
             yield f"## {SECTION_HEADINGS[name][lang]}"
+            if name == "points":
+                yield from (self._point(item, writer) for item in section.items)
+                continue
             if section.tokens:
                 yield writer.blocks(section.tokens)
                 continue
             for item in section.items:
                 face, back = writer.line(item.title), writer.blocks(item.body)
+                if item.frequency:
+                    face += f" · {FREQUENCY_LABELS[item.frequency][lang]}"
                 block = callout("question", face, back, folded=True)
                 yield with_block_id(block, addresses.block(item.id, lang))
+
+    def _point(self, item: Item, writer: Writer) -> str:
+        """What an interviewer listens for, folded: its level is the face."""
+        lang = writer.lang
+        kind = "failure" if item.level == RED_FLAG else "success"
+        face = SECTION_HEADINGS["points"][lang]
+        if item.level:
+            face = f"{LEVEL_MARKS[item.level]} {LEVEL_LABELS[item.level][lang]}"
+        back = writer.blocks(item.body)
+        if item.asks:
+            target = f"#^{addresses.block(item.asks, lang)}"
+            back += f"\n\n{link('', target, words.phrase('points.asks')[lang])}"
+        block = callout(kind, face, back, folded=True)
+        return with_block_id(block, addresses.block(item.id, lang))
 
     def _link_writer(self, lang: Lang) -> _LinkWriter:
         return _LinkWriter(self.edition, self.card, lang)

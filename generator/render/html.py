@@ -10,7 +10,7 @@ fragments carry two schemes of their own, which ``localise`` turns into what an 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from typing import Protocol
@@ -68,7 +68,7 @@ class Resolver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RenderedItem:
-    """A follow-up or a pitfall: ``title`` is inline HTML, ``body`` blocks."""
+    """A follow-up, a pitfall or a point: ``title`` is inline HTML, ``body`` blocks."""
 
     id: str
     title: Markup
@@ -77,7 +77,7 @@ class RenderedItem:
 
 @dataclass(frozen=True, slots=True)
 class RenderedSection:
-    """One section in one language: ``items`` holds its follow-ups or pitfalls, ``html`` all else."""
+    """One section in one language: ``items`` holds its follow-ups, pitfalls or points, ``html`` all else."""
 
     html: Markup
     items: tuple[RenderedItem, ...] = ()
@@ -170,7 +170,10 @@ def fact_title(fact: PublicFact) -> Text:
 
 def _section(section: Section, card: Card, lang: Lang, resolver: Resolver) -> RenderedSection:
     writer = _Writer(card, lang, resolver)
-    tokens = _without_lists(section.tokens) if section.name == "pitfalls" else section.tokens
+    # A group of pitfalls has its heading in both languages, from the table of words.
+    headed = _LISTS | {"heading_open"} if card.converted else _LISTS
+    listed = section.name in {"pitfalls", "points"}
+    tokens = _without(headed, section.tokens) if listed else section.tokens
     return RenderedSection(
         writer.blocks(tokens), tuple(_item(item, writer) for item in section.items)
     )
@@ -180,11 +183,11 @@ def _item(item: Item, writer: _Writer) -> RenderedItem:
     return RenderedItem(item.id, writer.blocks(item.title), writer.blocks(item.body))
 
 
-def _without_lists(tokens: Iterable[Token]) -> Iterator[Token]:
-    """What stands around the pitfalls, which are the items of the section's lists."""
+def _without(blocks: Collection[str], tokens: Iterable[Token]) -> Iterator[Token]:
+    """What stands around the items of a section, which are in its lists, and around their headings."""
     inside = False
     for token in tokens:
-        inside = inside or (token.level == 0 and token.type in _LISTS)
+        inside = inside or (token.level == 0 and token.type in blocks)
         if not inside:
             yield token
         if token.level == 0 and token.nesting < 0:

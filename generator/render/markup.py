@@ -54,7 +54,7 @@ def environment() -> jinja2.Environment:
     made.globals.update(
         langs=lang.LANGS,
         html_lang=lang.HTML_LANG,
-        section_names=lang.SECTION_NAMES,
+        depths=lang.SECTION_DEPTHS,
         words=words.TABLE,
         fill=words.fill,
         label=lang.as_label,

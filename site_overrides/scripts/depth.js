@@ -11,12 +11,16 @@
     target()?.scrollIntoView();
   }
 
-  const furtherWords = () => (get("depth") === "answer" ? say("depth.further") : say("depth.furthest"));
+  /** @param {HTMLElement} card */
+  function furtherWords(card) {
+    if (get("depth") !== "answer") return say("depth.furthest");
+    return say(card.querySelector('[data-section="example"]') ? "depth.further_example" : "depth.further");
+  }
 
   for (const card of all(".pd-card")) {
     const further = element("button", { type: "button", class: "pd-button pd-more" });
     further.addEventListener("click", () => set("depth", get("depth") === "answer" ? "brief" : "deep"));
-    const label = () => further.replaceChildren(...furtherWords());
+    const label = () => further.replaceChildren(...furtherWords(card));
     onSet("depth", label);
     label();
     all(":scope > .pd-section", card).at(-1)?.after(further);

@@ -1,5 +1,6 @@
 // @ts-check
 // Follow-ups as flip cards: closed at first, both languages flip together, j and k go from one to the next.
+// What an interviewer listens for opens where an address names one of its points.
 (function () {
   "use strict";
   const { all, around, key, target } = window.pd;
@@ -17,7 +18,15 @@
     card.open = item === asked;
     if (item) known.set(item, card.open);
   }
+  function openPoints() {
+    const points = target()?.closest("details.pd-points");
+    if (!(points instanceof HTMLDetailsElement) || points.open) return;
+    points.open = true;
+    target()?.scrollIntoView();
+  }
+  openPoints();
   window.addEventListener("hashchange", () => {
+    openPoints();
     const item = around(target(), ".pd-item");
     for (const card of item ? cards("details.pd-followup", item) : []) card.open = true;
   });
@@ -40,7 +49,7 @@
   /** @type {HTMLDetailsElement[]} */
   let closed = [];
   window.addEventListener("beforeprint", () => {
-    closed = cards("details.pd-followup:not([open])");
+    closed = cards(":is(details.pd-followup, details.pd-points):not([open])");
     for (const card of closed) card.open = true;
   });
   window.addEventListener("afterprint", () => {

@@ -123,7 +123,18 @@ interface Core {
 // --- data of the edition ---------------------------------------------------------------------------
 
 type Named = { id: string; title: Bilingual };
-type Section = "answer" | "insights" | "derivation" | "tradeoffs" | "pitfalls" | "followups";
+type Section =
+  | "answer"
+  | "spoken"
+  | "intuition"
+  | "insights"
+  | "example"
+  | "derivation"
+  | "code"
+  | "tradeoffs"
+  | "pitfalls"
+  | "followups"
+  | "points";
 type Difficulty = "easy" | "medium" | "hard";
 type Proof = "proven" | "computed" | "measured" | "stale" | "none";
 

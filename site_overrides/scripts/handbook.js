@@ -44,7 +44,8 @@
   }
   /** @param {HTMLElement} section */
   function entry(section) {
-    const to = { href: `#${section.id}`, "data-section": section.dataset.section };
+    const { section: name, depth } = section.dataset;
+    const to = { href: `#${section.id}`, "data-section": name, "data-depth": depth };
     const title = inEach((lang) => heading(section, lang));
     return element("a", to, say(title));
   }

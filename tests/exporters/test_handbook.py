@@ -43,8 +43,8 @@ def test_every_card_is_in_it_with_all_its_sections(edition: Edition, tree: Eleme
         own = article["data-card"]
         assert article["id"] == f"card-{own}"
         ids = [each["id"] for each in article.all("section", class_="pd-section")]
-        assert ids[:2] == [f"{own}--answer", f"{own}--insights"]
-        assert len(ids) == 8
+        assert ids[:2] == [f"{own}--answer", f"{own}--spoken"]
+        assert len(ids) == 12
 
 
 def test_ids_are_unique_and_every_link_leads_to_one(tree: Element) -> None:

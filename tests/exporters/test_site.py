@@ -32,7 +32,10 @@ from tests.exporters.html_tree import Element, read
 ROOT = Path(__file__).parents[2]
 BASE = Path(__file__).parents[1] / "library"
 ADDRESS = "https://cards.example/deck/"
-SECTIONS = ["answer", "insights", "derivation", "tradeoffs", "pitfalls", "followups"]
+SECTIONS = [
+    "answer", "spoken", "intuition", "insights", "example", "derivation", "tradeoffs", "pitfalls",
+    "followups", "points",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -165,13 +168,72 @@ def test_pitfalls_and_follow_ups_have_one_place_for_both_languages(card: Element
     items = card.all("div", class_="pd-item")
     assert [(item["id"], item["data-item"]) for item in items] == [
         (name, f"kahan-sum#{name}")
-        for name in ("sorting", "twice-the-memory", "lost-part", "cancellation", "pairwise")
-    ]
+        for name in (
+            "sorting", "twice-the-memory", "printing", "lost-part", "cancellation", "pairwise",
+            "optimised-away", "low-digits", "loop", "reassociation", "sorted-is-exact",
+        )
+    ]  # fmt: skip
     for item in items:
         assert [half["lang"] for half in item.all("div", class_="pd-half")] == ["zh-Hans", "en"]
     answers = card.all("details", class_="pd-followup")
-    assert len(answers) == 6
+    assert len(answers) == 8
     assert all("open" in each.attributes for each in answers)
+
+
+def test_the_question_stands_first_and_says_how_often_it_is_asked(card: Element) -> None:
+    """Right below the title, in both languages; the frequency of the card stands among what is said of it."""
+    head = card.all("header", class_="pd-head")[0]
+    shown = [
+        each for each in head.all() if each["class"].startswith(("pd-title", "pd-ask", "pd-meta"))
+    ]
+    assert [each["class"] for each in shown[:3]] == ["pd-title", "pd-ask-first", "pd-meta"]
+    assert [each.text() for each in shown[1].all("span")] == [
+        "一百万个浮点数求和，结果不准，怎么不换类型就修好它？",
+        "A sum of a million floats comes out wrong. How do you repair it without a wider type?",
+    ]
+    [rarely] = shown[2].all("span", class_="pd-frequency")
+    assert [each.text() for each in rarely.all("span")] == ["少问", "asked rarely"]
+    asked = [each.all("span", class_="pd-frequency") for each in card.all("summary")][:8]
+    assert [each.text() for [each] in asked] == [
+        "常问", "asked often", *["有时问", "asked sometimes"] * 3,
+    ]  # fmt: skip
+
+
+def test_each_section_of_format_2_has_its_depth(card: Element) -> None:
+    """Thirty seconds, two minutes, all: as the section names are, in one table."""
+    depths = {each["data-section"]: each["data-depth"] for each in card.all("section")}
+    assert depths == {
+        **dict.fromkeys(("answer", "spoken", "intuition"), "answer"),
+        **dict.fromkeys(("insights", "example"), "brief"),
+        **dict.fromkeys(("derivation", "tradeoffs", "pitfalls", "followups", "points"), "deep"),
+        "evidence": "",
+        "connections": "",
+    }
+
+
+def test_pitfalls_stand_below_where_they_are_met(card: Element) -> None:
+    """Each heading once, in both languages, before its own pitfalls."""
+    [section] = [each for each in card.all("section") if each["data-section"] == "pitfalls"]
+    shown = [
+        "".join(each.text() for each in part.all("span")) or part["id"]
+        for part in section.all()
+        if part["class"] in ("pd-group", "pd-item")
+    ]
+    assert [each[:4] for each in shown] == ["会说错的", "sort", "twic", "会写错的", "prin"]
+    assert "Said in interviews" in shown[0]
+
+
+def test_what_an_interviewer_listens_for_is_folded_and_named(card: Element) -> None:
+    """Closed at first; each point says its level in words, in its own language, and which question probes it."""
+    [points] = card.all("details", class_="pd-points")
+    assert "open" not in points.attributes
+    items = points.all("div", class_="pd-item")
+    said = [[each.text() for each in item.all("strong")] for item in items]
+    assert said == [
+        ["及格", "Pass"], ["良好", "Strong"], ["出色", "Outstanding"], ["一票否决", "Red flag"],
+    ]  # fmt: skip
+    asks = [[each["href"] for each in item.all("a", class_="pd-asks")] for item in items]
+    assert asks == [["#lost-part", "#lost-part"], [], [], []]
 
 
 def test_every_claim_leads_to_its_row_of_the_evidence(edition: Edition, card: Element) -> None:
