@@ -158,7 +158,7 @@ def half(lang: str) -> str:
     }[lang]
     known = records.load(DEMOS / "evidence" / "float_sums.cpu.json").result.metrics
     claims = " ".join(f"[{each.name}](claim:float_sums/{each.name})" for each in known)
-    text = [plain(attack()) for _ in range(16)]
+    text = [plain(attack()) for _ in range(17)]
     code = [attack() for _ in range(4)]
     return f"""# {heads[0]}
 
@@ -188,6 +188,8 @@ def half(lang: str) -> str:
 ````<img/src=x/onerror=window.pwn=1>
 {code[2]}
 ````
+
+![{text[16]} [4×](claim:float_sums/additions_ratio)](figure:float_sums/error)
 
 ## {heads[4]}
 

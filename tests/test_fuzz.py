@@ -90,6 +90,9 @@ class _Everything:
     def fact(self, link: object) -> None:
         """There is none."""
 
+    def is_drawn(self, link: object) -> bool:  # noqa: ARG002
+        return True
+
     def is_written(self, card: str) -> bool:  # noqa: ARG002
         return True
 
@@ -141,7 +144,8 @@ def _exported(base: Library) -> None:
 MARKS = st.sampled_from(
     ["汉", "字", "，", "“", "”", "……", "——", "a", "GPU", "3", "16 B", "%", "$x$", "$", "$$", "`c`", "`", "```",
      "~~~", "**", "*", "_", "~~", "==", "[", "]", "(", ")", "![", "[[", "]]", "](given:)", "[3%](claim:a/b)",
-     "[16 GB](fact:toy-gpu/memory)",
+     "[16 GB](fact:toy-gpu/memory)", "\n\n![x](figure:float_sums/error)\n\n", "![x](figure:float_sums/error@h200)",
+     "![", "](figure:float_sums/error)", "![[4×](claim:float_sums/additions_ratio)](figure:a/b 'c')",
      "[8 B](claim:float_sums/bytes_per_number)", "[x](card:rounding)", "[x](card:rounding#", "<https://x.org>",
      "<a@b.org>", "[<https://x.org>](card:rounding)", "[a](https://x.org 'b')", "[a](https%3A//x.org)", "[r]: x",
      "[r]: https://x.org 'y'", "[r]", "[^1]", "<b>", "</b>", "<!-- #i -->", "<!--", "-->", "&amp;", "&#0;",

@@ -178,10 +178,17 @@ def another_fact(folder: Path, turn: random.Random) -> None:
     edit(path, *other, turn)
 
 
+def another_figure(folder: Path, turn: random.Random) -> None:
+    """A figure in a card's text with another caption, or with a name that no run drew."""
+    words, name = turn.choice(["more", "less"]), turn.choice(["error", "error", "eror"])
+    figure = r"^!\[(.*?)(?: more| less)*\]\(figure:float_sums/\w+\)"
+    edit(turn.choice(cards(folder)), figure, rf"![\1 {words}](figure:float_sums/{name})", turn)
+
+
 EDITS: list[Callable[[Path, random.Random], None]] = [
     another_word, another_title, another_level, other_prerequisites, a_link, another_number,
     a_formula, a_copy, a_rename, a_deletion, another_syllabus, another_run, another_demo,
-    a_broken_record, another_fact,
+    a_broken_record, another_fact, another_figure,
 ]  # fmt: skip
 
 

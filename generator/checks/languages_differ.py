@@ -17,8 +17,8 @@ from generator.problems import Place, Problem, Severity
 CODE = "languages-differ"
 SEVERITY: Severity = "error"
 SENTENCE = (
-    "Both languages have, in each section, the same claims, public facts, citations, assumed quantities, display "
-    "formulas, code blocks, headings and callouts, and the same follow-ups and pitfalls in one order."
+    "Both languages have, in each section, the same claims, public facts, citations, assumed quantities, figures, "
+    "display formulas, code blocks, headings and callouts, and the same follow-ups and pitfalls in one order."
 )
 
 
@@ -42,7 +42,7 @@ def check_card(reading: Reading) -> Iterator[Problem]:
 
 
 def _compare(one: Section, other: Section) -> Iterator[Problem]:
-    for collect in (_claims, _facts, _citations, _givens, _formulas, _code, _layout):
+    for collect in (_claims, _facts, _citations, _givens, _figures, _formulas, _code, _layout):
         here, there = list(collect(one)), list(collect(other))
         yield from _alone(here, there, other)
         yield from _alone(there, here, one)
@@ -113,6 +113,13 @@ def _givens(section: Section) -> Iterator[Thing]:
             if key not in seen:
                 seen.add(key)
                 yield Thing(key, f"the assumed “{link.text}”", link.place)
+
+
+def _figures(section: Section) -> Iterator[Thing]:
+    for link in section.figures:
+        device = "" if link.device == "cpu" else f"@{link.device}"
+        name = f"the figure `figure:{link.demo}/{link.figure}{device}`"
+        yield Thing((link.demo, link.figure, link.device), name, link.place)
 
 
 _TEXT = re.compile(r"\\text\w*\s*\{[^{}]*\}")

@@ -26,6 +26,7 @@ from generator.cards.model import (
     Claim,
     Device,
     Fact,
+    FigureLink,
     LearningPath,
     Module,
 )
@@ -60,11 +61,12 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class DemoPanel:
-    """What one demo proves on one card."""
+    """What one demo proves on one card; ``placed`` are its figures that stand in the card's text."""
 
     record: Record
     stale: bool
     rows: tuple[MetricRow, ...]
+    placed: frozenset[str] = frozenset()
 
     @property
     def command(self) -> str:
@@ -152,7 +154,7 @@ class Edition:
             [(self.state(claim), self.verdict(claim) is None) for claim in card.claims()],
             [
                 (key, self._digests[key], key in evidence.stale)
-                for key in dict.fromkeys((claim.demo, claim.device) for claim in card.claims())
+                for key in card.runs()
                 if key in evidence.records
             ],
             [self.fact(link) for link in card.facts()],
@@ -199,13 +201,18 @@ class Edition:
         )
 
     def panels(self, card: Card) -> tuple[DemoPanel, ...]:
-        """The demos that the claims of ``card`` name, each with the metrics that it claims."""
-        claimed: dict[tuple[str, str], dict[str, Metric]] = {}
+        """The demos that the claims and figures of ``card`` name, each with the metrics that it claims."""
+        claimed: dict[Key, dict[str, Metric]] = {}
+        placed: dict[Key, set[str]] = {}
         evidence = self.library.evidence
         for claim in card.claims():
             metric = evidence.metric(claim.demo, claim.metric, claim.device)
             if metric:
                 claimed.setdefault((claim.demo, claim.device), {})[claim.metric] = metric
+        for link in card.figures():
+            if self.is_drawn(link):
+                claimed.setdefault((link.demo, link.device), {})
+                placed.setdefault((link.demo, link.device), set()).add(link.figure)
         return tuple(
             DemoPanel(
                 evidence.records[key],
@@ -214,6 +221,7 @@ class Edition:
                     MetricRow(evidence_anchor(*key[:1], name, key[1]), metric, values.shown(metric))
                     for name, metric in metrics.items()
                 ),
+                frozenset(placed.get(key, ())),
             )
             for key, metrics in claimed.items()
         )
@@ -234,6 +242,10 @@ class Edition:
         """What the evidence says of ``claim``; ``None`` where it cannot stand, as in a draft."""
         found = self.library.judged[claim]
         return found if isinstance(found, Verdict) else None
+
+    def is_drawn(self, link: FigureLink) -> bool:
+        """Whether there is the figure that ``link`` places; in a draft there may be none."""
+        return isinstance(self.library.drawn[link], Figure)
 
     def fact(self, link: Fact) -> PublicFact | None:
         """The public fact that ``link`` states; ``None`` where it cannot stand, as in a draft."""
@@ -319,10 +331,10 @@ class Edition:
     def counts(self) -> Mapping[str, int]:
         """What the home page counts beside the states of numbers: cards, demos and works cited."""
         cards = self.library.cards.values()
-        claimed = {claim.demo for card in cards for claim in card.claims()}
+        named = {demo for card in cards for demo, _ in card.runs()}
         return {
             "cards": len(cards),
-            "demos": len(self.library.evidence.demos & claimed),
+            "demos": len(self.library.evidence.demos & named),
             "sources": len(
                 {
                     card.sources[link.source].url
@@ -425,6 +437,9 @@ class _Resolver:
 
     def fact(self, link: Fact) -> PublicFact | None:
         return self.edition.fact(link)
+
+    def is_drawn(self, link: FigureLink) -> bool:
+        return self.edition.is_drawn(link)
 
     def is_written(self, card: str) -> bool:
         return card in self.edition.library.cards

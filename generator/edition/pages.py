@@ -20,7 +20,7 @@ from generator.cards.model import Card
 from generator.edition.edition import Edition, printed
 from generator.graph import drawing as graph
 from generator.lang import LANGS, Lang, Text
-from generator.render.html import Addresses, localise, source
+from generator.render.html import Addresses, figure_anchor, illustrated, localise, source
 from generator.render.markup import in_script, policy, template
 from generator.render.plain_text import plain_text
 from runnable_demos.lab.metrics import Figure
@@ -227,12 +227,26 @@ def _card_page(card: Card, content: Later[Markup]) -> Page:
 
 def article(edition: Edition, card: Card, at: Addresses, *, handbook: bool = False) -> Markup:
     """A card's article: head, sections, evidence and connections, for a page of its own or the handbook."""
+    evidence = edition.library.evidence
+
+    def shown(html: Markup, language: Lang) -> Markup:
+        def draw(demo: str, device: str, name: str) -> tuple[str, Markup]:
+            figure = evidence.figure(demo, name, device)
+            assert figure is not None  # a fragment asks for none that is not drawn
+            record = evidence.records[demo, device]
+            drawing = edition.figure(record, figure, language, at.name(""))
+            return at.name(figure_anchor(demo, name, device, language)), drawing
+
+        return illustrated(localise(html, at), draw)
+
     return rendered(
         "card.html",
         edition=edition,
         card=card,
         at=at,
         handbook=handbook,
+        shown=shown,
+        figure_anchor=figure_anchor,
         neighbourhood=graph.neighbourhood(card, edition.library, at.card),
     )
 
@@ -318,7 +332,7 @@ def _demo_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iter
     """A page with the source of each demo that a card rests on."""
     using: dict[str, list[Card]] = {}
     for card in edition.library.cards.values():
-        for demo in dict.fromkeys(claim.demo for claim in card.claims()):
+        for demo in dict.fromkeys(demo for demo, _ in card.runs()):
             using.setdefault(demo, []).append(card)
     demos = sorted(edition.library.evidence.demos & using.keys())
     texts = [_source(edition, demo) for demo in demos]
@@ -377,7 +391,6 @@ _HELPERS: Mapping[str, object] = {
     "card_file": card_file,
     "figure_rows": figure_rows,
     "handbook": False,
-    "localise": localise,
     "report_form": report_form,
     "top_claims": top_claims,
 }

@@ -14,14 +14,15 @@ from pathlib import Path
 from generator import filesystem
 from generator.cache import NOTHING_KEPT, Cache
 from generator.cards import parse, syllabus
-from generator.cards.model import Card, CardLink, Claim, Fact, LearningPath, Module
+from generator.cards.model import Card, CardLink, Claim, Fact, FigureLink, LearningPath, Module
 from generator.cards.syllabus import Syllabus
 from generator.evidence import fact_file, facts
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.facts import Facts, PublicFact
-from generator.evidence.verdicts import Verdict, judge
+from generator.evidence.verdicts import Verdict, drawn, judge
 from generator.problems import Place, Problem
 from runnable_demos.lab import discovery
+from runnable_demos.lab.metrics import Figure
 
 PACKAGED_DEMOS = discovery.PACKAGED
 """The demos and the evidence that come with the program: those of every base without its own."""
@@ -75,6 +76,15 @@ class Library:
             claim: judge(claim, self.evidence)
             for card in self.cards.values()
             for claim in card.claims()
+        }
+
+    @cached_property
+    def drawn(self) -> Mapping[FigureLink, Figure | Problem]:
+        """The figure that each such link of the base places, looked up once for all who ask."""
+        return {
+            link: drawn(link, self.evidence)
+            for card in self.cards.values()
+            for link in card.figures()
         }
 
     @cached_property
