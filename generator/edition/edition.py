@@ -39,10 +39,11 @@ from generator.graph.drawing import Graph, place
 from generator.lang import LANGS, Lang, Text
 from generator.library.library import Library
 from generator.render.html import RenderedCard, evidence_anchor, render
-from generator.render.markup import vouched
+from generator.render.markup import template, vouched
 from generator.render.plain_text import plain_label
 from generator.tex import font as math_font
 from runnable_demos.lab.colours import as_file
+from runnable_demos.lab.mechanisms import Mechanism
 from runnable_demos.lab.metrics import Figure, Metric, Record
 
 T = TypeVar("T")
@@ -347,18 +348,28 @@ class Edition:
         }
 
     def figure(self, record: Record, figure: Figure, lang: str, prefix: str) -> Markup:
-        """The SVG of a figure, drawn once; ``prefix`` begins its ids in this place."""
-        key = (record.demo, record.device, figure.name, lang)
-        own = escape(f"{prefix}{'-'.join(key)}")
-        return vouched(self.drawings[key].replace(_FIGURE_IDS, own), "drawn")
+        """The drawing of a figure, made once; ``prefix`` begins its ids in this place.
+
+        One for a wide screen and one for a narrow screen stand together, of which styles show one.
+        """
+        drawings = [vouched(each, "drawn") for each in self._drawn(record, figure, lang, prefix)]
+        return template("drawings.html", {"drawings": drawings}) if drawings[1:] else drawings[0]
 
     def figure_file(self, record: Record, figure: Figure, lang: str) -> str:
         """The figure as a file of its own, which brings its colours along."""
-        return as_file(self.figure(record, figure, lang, "f"))
+        return as_file(self._drawn(record, figure, lang, "f")[0])
+
+    def _drawn(self, record: Record, figure: Figure, lang: str, prefix: str) -> list[str]:
+        key = (record.demo, record.device, figure.name, lang)
+        own = escape(f"{prefix}{'-'.join(key)}")
+        return [drawn.replace(_FIGURE_IDS, own) for drawn in self.drawings[key]]
 
     @cached_property
-    def drawings(self) -> Mapping[tuple[str, str, str, str], str]:
-        """The SVG of each figure of the records that cards rest on: demo, device, figure, language."""
+    def drawings(self) -> Mapping[tuple[str, str, str, str], tuple[str, ...]]:
+        """The SVGs of each figure of the records that cards rest on: demo, device, figure, language.
+
+        There is one, and where a figure shows how something works, another for a narrow screen.
+        """
         figures = {
             (record.demo, record.device, figure.name, lang): (figure, lang)
             for record in self.claimed()
@@ -389,10 +400,13 @@ def bind(library: Library, demos: Path | None = None, cache: Cache = NOTHING_KEP
     return Edition(library, demos, cache)
 
 
-def _draw(figure: Figure, lang: str) -> str:
+def _draw(figure: Figure, lang: str) -> tuple[str, ...]:
     from runnable_demos.lab import figures  # noqa: PLC0415 - matplotlib is slow to import
 
-    return figures.draw(figure, lang, prefix=_FIGURE_IDS)
+    wide = figures.draw(figure, lang, prefix=_FIGURE_IDS)
+    if not isinstance(figure, Mechanism):
+        return (wide,)
+    return wide, figures.draw(figure, lang, prefix=f"{_FIGURE_IDS}-narrow", narrow=True)
 
 
 def printed(claim: Claim) -> str:

@@ -23,6 +23,7 @@ from generator.lang import LANGS, Lang, Text
 from generator.render.html import Addresses, figure_anchor, illustrated, localise, source
 from generator.render.markup import in_script, policy, template
 from generator.render.plain_text import plain_text
+from runnable_demos.lab.mechanisms import Box, Lanes, Mechanism, Span, Tile, Tiles
 from runnable_demos.lab.metrics import Figure
 from runnable_demos.lab.scales import scale_for
 
@@ -377,6 +378,36 @@ def figure_rows(figure: Figure) -> list[list[object]]:
     ]
 
 
+def part_rows(figure: Mechanism) -> list[list[object]]:
+    """What a mechanism is made of, as a table: heads, then a row a part."""
+    numbers = [getattr(part, name) for part in figure.parts for name in figure.NUMBERS]
+    unit = figure.x.unit if isinstance(figure, Lanes) else figure.y.unit
+    scale = scale_for(numbers, unit)
+    told = words.group("parts")
+
+    def row(part: Span | Tile | Box) -> list[object]:
+        kind = figure.label(part.kind)
+        match part:
+            case Span():
+                place = figure.place(figure.y, part.row)
+                return [place, kind, scale.show(part.start), scale.show(part.end), part.label]
+            case Tile():
+                places = figure.place(figure.y, part.row), figure.place(figure.x, part.column)
+                return [*places, kind, ", ".join(part.notes)]
+            case Box():
+                held = [part.start, part.end, part.whole]
+                place = figure.place(figure.x, part.group)
+                return [place, str(part.rank), kind, *map(scale.show, held)]
+
+    if isinstance(figure, Lanes):
+        heads = [figure.y.label, told["kind"], told["start"], told["end"], told["label"]]
+    elif isinstance(figure, Tiles):
+        heads = [figure.y.label, figure.x.label, told["kind"], told["label"]]
+    else:
+        heads = [figure.x.label, told["rank"], told["kind"], *(told[n] for n in figure.NUMBERS)]
+    return [[*heads], *map(row, figure.parts[:MOST_ROWS])]
+
+
 MOST_ROWS = 80
 """Rows of a figure's table; a timeline has thousands of points, which nobody reads one by one."""
 
@@ -390,6 +421,7 @@ _HELPERS: Mapping[str, object] = {
     "answer": answer,
     "card_file": card_file,
     "figure_rows": figure_rows,
+    "part_rows": part_rows,
     "handbook": False,
     "report_form": report_form,
     "top_claims": top_claims,
