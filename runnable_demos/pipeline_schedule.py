@@ -37,8 +37,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab import ranks
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "流水线调度", "en": "Pipeline schedules"}
@@ -170,6 +171,44 @@ interleaved_theory = [
 gpipe = ["measured", "GPipe，实测", "GPipe, measured"]
 one_f_one_b = ["measured", "1F1B，实测", "1F1B, measured"]
 interleaved = ["measured", "交错 1F1B，v = {v}，实测", "interleaved 1F1B, v = {v}, measured"]
+
+[figure.gpipe_lanes]
+title = [
+  "GPipe 的时间线，p = {ranks}，m = {micro_batches}",
+  "GPipe over time, p = {ranks}, m = {micro_batches}",
+]
+kind = "computed"
+x = {label = ["时间（格）", "time (slots)"]}
+y = {label = ["卡", "device"]}
+[figure.gpipe_lanes.series]
+forward = ["bar", "F：前向，1 格", "F: forward, 1 slot"]
+backward = ["bar", "B：反向，2 格", "B: backward, 2 slots"]
+
+[figure.one_f_one_b_lanes]
+title = [
+  "1F1B 的时间线，p = {ranks}，m = {micro_batches}",
+  "1F1B over time, p = {ranks}, m = {micro_batches}",
+]
+kind = "computed"
+x = {label = ["时间（格）", "time (slots)"]}
+y = {label = ["卡", "device"]}
+[figure.one_f_one_b_lanes.series]
+forward = ["bar", "F：前向，1 格", "F: forward, 1 slot"]
+backward = ["bar", "B：反向，2 格", "B: backward, 2 slots"]
+
+[figure.interleaved_lanes]
+title = [
+  "交错 1F1B 的时间线，v = {v}，p = {ranks}，m = {micro_batches}",
+  "Interleaved 1F1B over time, v = {v}, p = {ranks}, m = {micro_batches}",
+]
+kind = "computed"
+x = {label = ["时间（格）", "time (slots)"]}
+y = {label = ["卡", "device"]}
+[figure.interleaved_lanes.series]
+forward = ["bar", "F：第一块的前向", "F: forward of the first chunk"]
+forward_later = ["bar", "F：第二块的前向", "F: forward of the second chunk"]
+backward = ["bar", "B：第一块的反向", "B: backward of the first chunk"]
+backward_later = ["bar", "B：第二块的反向", "B: backward of the second chunk"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -242,10 +281,11 @@ def _alternate(forwards: list[Op], backwards: list[Op], warmup: int) -> list[Op]
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """When all was done, and how long the busiest device worked."""
+    """When all was done, how long the busiest device worked, and from when to when each operation ran."""
 
     time: Fraction
     busy: Fraction
+    ran: Mapping[Op, tuple[Fraction, Fraction]]
 
     @property
     def bubble(self) -> Fraction:
@@ -261,7 +301,7 @@ def play(schedule: Schedule, times: Mapping[int, tuple[int, int]], v: int = 1) -
     """
     p = len(schedule)
     last = p * v - 1
-    done: dict[Op, Fraction] = {}
+    ran: dict[Op, tuple[Fraction, Fraction]] = {}
     clock = [Fraction(0)] * p
     busy = [Fraction(0)] * p
     position = [0] * p
@@ -274,16 +314,17 @@ def play(schedule: Schedule, times: Mapping[int, tuple[int, int]], v: int = 1) -
                 if op.kind == "B":
                     needed = [op._replace(kind="F")]
                     needed += [op._replace(stage=op.stage + 1)] if op.stage < last else []
-                if not all(n in done for n in needed):
+                if not all(n in ran for n in needed):
                     break
                 taken = Fraction(times[i][op.kind == "B"], v)
-                clock[i] = max([clock[i], *(done[n] for n in needed)]) + taken
+                start = max([clock[i], *(ran[n][1] for n in needed)])
+                clock[i] = start + taken
                 busy[i] += taken
-                done[op] = clock[i]
+                ran[op] = (start, clock[i])
                 position[i] += 1
         if position == before:
             raise ValueError("the schedule waits for itself")
-    return Played(max(clock), max(busy))
+    return Played(max(clock), max(busy), ran)
 
 
 # --- on real ranks -------------------------------------------------------------------------------
@@ -467,7 +508,7 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
 
 def run(config: Config, progress: Progress) -> Result:
     """Execute the schedules on real ranks, and play in time slots what these did."""
-    found = Findings(MEASURES, config, v=V)
+    found = Mechanisms(MEASURES, config, v=V)
     p, m = config.ranks, config.micro_batches
     if m % p:
         raise ValueError("the number of micro-batches must be a multiple of the number of stages")
@@ -480,7 +521,7 @@ def run(config: Config, progress: Progress) -> Result:
     return found.result()
 
 
-def find_bubbles(config: Config, reports: Sequence[ranks.Report], found: Findings) -> None:
+def find_bubbles(config: Config, reports: Sequence[ranks.Report], found: Mechanisms) -> None:
     """Play the logs of all ranks, with each number of micro-batches."""
     p, m, sizes = config.ranks, config.micro_batches, counts(config)
     equal = dict.fromkeys(range(p), (1, 2))  # t_f and t_b of each device
@@ -510,9 +551,26 @@ def find_bubbles(config: Config, reports: Sequence[ranks.Report], found: Finding
         Line("one_f_one_b", sizes, list(bubbles["one_f_one_b"].values())),
         Line("interleaved", sizes, list(bubbles["interleaved"].values())),
     )
+    for name, by_size in played.items():
+        found.lanes(f"{name}_lanes", lanes(by_size[m], p), rows=range(p))
 
 
-def find_in_flight(config: Config, reports: Sequence[ranks.Report], found: Findings) -> None:
+def lanes(played: Played, p: int) -> list[Span]:
+    """Each operation on its device, named by its micro-batch, from 1 on."""
+    names = {"F": "forward", "B": "backward"}
+    return [
+        Span(
+            op.stage % p,
+            names[op.kind] + ("_later" if op.stage >= p else ""),
+            float(start),
+            float(end),
+            f"{op.kind}{op.micro + 1}",
+        )
+        for op, (start, end) in played.ran.items()
+    ]
+
+
+def find_in_flight(config: Config, reports: Sequence[ranks.Report], found: Mechanisms) -> None:
     """Micro-batches that each rank held at most, by their bytes."""
     p, m, stages = config.ranks, config.micro_batches, range(config.ranks)
 

@@ -26,7 +26,7 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -37,8 +37,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy
 
 from runnable_demos.lab import ranks
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.mechanisms import Box, Mechanisms
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models import zero
 
@@ -193,6 +194,16 @@ stage0 = ["阶段 0 · DDP，梯度住在桶里", "stage 0 · DDP, gradients as 
 stage1 = ["阶段 1 · ZeroRedundancyOptimizer", "stage 1 · ZeroRedundancyOptimizer"]
 stage2 = ["阶段 2 · FSDP2 不重新分片", "stage 2 · FSDP2, no resharding"]
 stage3 = ["阶段 3 · FSDP2", "stage 3 · FSDP2"]
+
+[figure.shards]
+title = ["每张卡持有哪一份，N = {ranks}，fp32 与 Adam", "What each rank holds, N = {ranks}, fp32 with Adam"]
+x = {label = ["阶段", "stage"]}
+y = {label = ["字节/参数", "bytes a parameter"], unit = "B/param"}
+[figure.shards.series]
+parameters = ["bar", "参数", "parameters"]
+gathered = ["bar", "为反向而收集的参数", "parameters gathered for the backward"]
+gradients = ["bar", "梯度", "gradients"]
+optimizer = ["bar", "优化器状态", "optimizer states"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -288,7 +299,7 @@ STATES = ("parameters", "gradients", "optimizer")
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once, and take the fullest rank of each stage."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.zero_stages", config.ranks, asdict(config))
     parameters = config.layers * config.width**2
@@ -327,8 +338,28 @@ def run(config: Config, progress: Progress) -> Result:
         for part in ("parameters", "gathered", "gradients", "optimizer")
     ]
     found.draw("stages", *bars, Line("formula", range(4), formula), places=stages)
+    found.shards("shards", shards(reports, parameters), groups=range(4))
     progress(1.0, "done")
     return found.result()
+
+
+def shards(reports: Sequence[ranks.Report], parameters: int) -> list[Box]:
+    """What each rank holds under each stage, in bytes a parameter.
+
+    Who holds less than a rank of stage 0 has a shard: all shards of a part make up its whole.
+    """
+    boxes = []
+    for i in range(4):
+        for part in ("parameters", "gathered", "gradients", "optimizer"):
+            held = [int(r[f"stage{i}"][part]) for r in reports]
+            cut = held[0] < int(reports[0]["stage0"][part])
+            whole = sum(held) if cut else held[0]
+            for rank, size in enumerate(held):
+                start = sum(held[:rank]) if cut else 0
+                if size:
+                    edges = (each / parameters for each in (start, start + size, whole))
+                    boxes.append(Box(i, rank, part, *edges))
+    return boxes
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ def half(lang: str) -> str:
     }[lang]
     known = records.load(DEMOS / "evidence" / "float_sums.cpu.json").result.metrics
     claims = " ".join(f"[{each.name}](claim:float_sums/{each.name})" for each in known)
-    text = [plain(attack()) for _ in range(22)]
+    text = [plain(attack()) for _ in range(23)]
     code = [attack() for _ in range(5)]
     return f"""# {heads[0]}
 
@@ -216,6 +216,8 @@ def half(lang: str) -> str:
 ````<img/src=x/onerror=window.pwn=1>
 {code[2]}
 ````
+
+![{text[22]} [4×](claim:float_sums/additions_ratio)](figure:float_sums/error)
 
 ## {heads[10]}
 
@@ -296,7 +298,6 @@ def card(name: str, needed: list[str], formerly: list[str]) -> str:
             "updated": None,
             "question": {lang: attack() for lang in LANGS},
             "frequency": "often",
-            "scenario": {"device": "card"},
         },
     )
     del front["updated"]

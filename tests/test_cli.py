@@ -73,7 +73,7 @@ def test_a_sound_base_is_fine() -> None:
     """Nothing but the summary is printed, and the code is 0."""
     done = proofdeck("check", "--cards", BASE / "cards")
     assert (done.stdout, done.stderr, done.returncode) == (
-        "3 cards, 42 claims: 0 errors, 0 warnings\n", "", 0,
+        "3 cards, 44 claims: 0 errors, 0 warnings\n", "", 0,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_problems_are_printed_with_place_code_and_hint(base: Path) -> None:
     ]
     assert lines[5] == "  hint: Did you mean `float-bytes`?"
     assert all(line.startswith("  hint: ") for line in lines[1::2])
-    assert summary == "3 cards, 42 claims: 3 errors, 0 warnings"
+    assert summary == "3 cards, 44 claims: 3 errors, 0 warnings"
     assert done.returncode == 1
 
 
@@ -125,7 +125,7 @@ def test_a_broken_record_is_one_problem(base: Path) -> None:
     record.write_text(record.read_text()[:100])
     done = proofdeck("check", "--cards", base / "cards")
     assert done.stdout.count("evidence-corrupt") == 1
-    assert "claim" not in done.stdout.replace("42 claims: 1 error", "")
+    assert "claim" not in done.stdout.replace("44 claims: 1 error", "")
     assert done.returncode == 1
 
 
@@ -220,7 +220,7 @@ def test_a_demo_that_may_not_be_read_is_not_taken_for_gone(open_base: Path, clos
     done = proofdeck("check", *folders, prelude=NOBODY)
     line, _, summary = done.stdout.splitlines()
     assert line.startswith(f"{open_base}/runnable_demos/float_sums.py:1:1: unreadable ")
-    assert (done.returncode, summary) == (3, "3 cards, 42 claims: 1 error, 0 warnings")
+    assert (done.returncode, summary) == (3, "3 cards, 44 claims: 1 error, 0 warnings")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_build_writes_everything_and_says_where(base: Path) -> None:
     done = proofdeck("build", "--cards", "cards", cwd=base)
     assert done.returncode == 0, done.stdout + done.stderr
     summary, *entries, opened = done.stdout.splitlines()
-    assert summary.startswith("3 cards, 42 claims: 0 errors")
+    assert summary.startswith("3 cards, 44 claims: 0 errors")
     assert {"site", "handbook", "vault"} <= {line.split()[0] for line in entries}
     assert all((base / line.split()[1]).is_file() for line in entries)
     assert opened == f"open them: {(base / 'dist').as_uri()}/"

@@ -19,6 +19,7 @@ from generator.lab.comparing import (
     environment_changes,
     replay,
 )
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import (
     Axis,
     Category,
@@ -31,6 +32,7 @@ from runnable_demos.lab.metrics import (
     Series,
     Text,
 )
+from tests.demos.sketched import SKETCHES
 
 TEXT: Text = {"zh": "字", "en": "word"}
 
@@ -149,6 +151,61 @@ def test_verify_says_no_to_every_change(path: Path) -> None:
     edited = changed(WHOLE, path, another)
     assert differences(edited, WHOLE)
     assert differences(WHOLE, edited)
+
+
+MECHANISMS = record(figures=SKETCHES)
+PARTS = [
+    (number, name, field.name)
+    for number, figure in enumerate(SKETCHES)
+    for name in ("spans", "tiles", "boxes")
+    if hasattr(figure, name)
+    for field in dataclasses.fields(figure.parts[0])
+]
+
+
+def moved(number: int, name: str, field: str) -> Record:
+    """``MECHANISMS`` with one field of the last part of a figure changed, as a hand would."""
+    path = ("result", "figures", number, name, len(SKETCHES[number].parts) - 1, field)
+    value = getattr(SKETCHES[number].parts[-1], field)
+    kind = next(each.name for each in SKETCHES[number].series if each.name != value)
+    other: Any = {"kind": kind, "notes": ("m = 9",)}.get(field)
+    other = other or (value + "′" if isinstance(value, str) else value * 2 + 1)
+    return changed(MECHANISMS, path, lambda _: other)
+
+
+@pytest.mark.parametrize(("number", "name", "field"), PARTS, ids=str)
+def test_verify_says_no_to_every_change_of_a_mechanism(number: int, name: str, field: str) -> None:
+    """Any field of any part, both ways round; only times of a measured figure are replayed."""
+    edited = moved(number, name, field)
+    figure = SKETCHES[number]
+    replayed = figure.series[0].kind == "measured" and field in ("start", "end")
+    for before, after in ((edited, MECHANISMS), (MECHANISMS, edited)):
+        found = differences(before, after)
+        assert bool(found) != replayed
+        assert all(
+            each.what == f"figure {figure.name} part {len(figure.parts) - 1}" for each in found
+        )
+
+
+def test_all_that_a_mechanism_shows_is_compared() -> None:
+    """Equal ones agree; a part too few, another kind of figure, another word of a kind do not."""
+    assert differences(MECHANISMS, copy.deepcopy(MECHANISMS)) == ()
+    schedule = SKETCHES[0]
+    assert isinstance(schedule, Lanes)
+    fewer = dataclasses.replace(schedule, spans=schedule.spans[:-1])
+    [found] = differences(MECHANISMS, record(figures=(fewer, *SKETCHES[1:])))
+    assert (found.what, found.recorded, found.found) == (
+        "figure schedule", "64 parts", "63 parts",
+    )  # fmt: skip
+    other = dataclasses.replace(SKETCHES[2], name="schedule")
+    assert "Lanes" in {
+        each.recorded for each in differences(record(figures=(schedule,)), record(figures=(other,)))
+    }
+    kinds = (dataclasses.replace(schedule.series[0], label=TEXT), *schedule.series[1:])
+    renamed = record(figures=(dataclasses.replace(schedule, series=kinds), *SKETCHES[1:]))
+    assert {each.what for each in differences(MECHANISMS, renamed)} == {
+        "figure schedule series 0 label zh", "figure schedule series 0 label en",
+    }  # fmt: skip
 
 
 def test_what_is_not_compared_is_on_the_list() -> None:

@@ -96,6 +96,9 @@ class _Everything:
     def fact(self, link: object) -> None:
         """There is none."""
 
+    def is_drawn(self, link: object) -> bool:  # noqa: ARG002
+        return True
+
     def is_written(self, card: str) -> bool:  # noqa: ARG002
         return True
 
@@ -151,6 +154,8 @@ MARKS = st.sampled_from(
      "[10,000](param:float_sums/count)",
      '[16 GB](calc: "{fact:toy-gpu/memory} × 1")',
      "<!-- #i often asks=i -->", "<!-- #j strong red-flag x=",
+     "\n\n![x](figure:float_sums/error)\n\n", "![x](figure:float_sums/error@h200)",
+     "![", "](figure:float_sums/error)", "![[4×](claim:float_sums/additions_ratio)](figure:a/b 'c')",
      "[8 B](claim:float_sums/bytes_per_number)", "[x](card:rounding)", "[x](card:rounding#", "<https://x.org>",
      "<a@b.org>", "[<https://x.org>](card:rounding)", "[a](https://x.org 'b')", "[a](https%3A//x.org)", "[r]: x",
      "[r]: https://x.org 'y'", "[r]", "[^1]", "<b>", "</b>", "<!-- #i -->", "<!--", "-->", "&amp;", "&#0;",

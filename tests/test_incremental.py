@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -16,6 +17,7 @@ import pytest
 
 from generator import checks
 from generator.cache import NOTHING_KEPT, Cache
+from generator.cards.model import Card
 from generator.edition.edition import bind
 from generator.edition.website import website
 from generator.evidence.facts import PublicFact
@@ -206,10 +208,17 @@ def another_calculation(folder: Path, turn: random.Random) -> None:
     edit(turn.choice(cards(folder)), at, into, turn)
 
 
+def another_figure(folder: Path, turn: random.Random) -> None:
+    """A figure in a card's text with another caption, with a name that no run drew, or with its own again."""
+    name = turn.choice(["error", "error", "eror"])
+    for pattern, other in ((r"^!\[", "![More: "), (r"figure:\w+/\w+", f"figure:float_sums/{name}")):
+        edit(turn.choice(cards(folder)), pattern, other, turn)
+
+
 EDITS: list[Callable[[Path, random.Random], None]] = [
     another_word, another_title, another_question, another_level, other_prerequisites, a_link, another_number,
     a_formula, a_copy, a_rename, a_deletion, another_syllabus, another_run, another_demo,
-    a_broken_record, another_fact, another_calculation,
+    a_broken_record, another_fact, another_calculation, another_figure,
 ]  # fmt: skip
 
 
@@ -277,6 +286,38 @@ def test_a_build_that_forgets_a_fact_is_seen(
     moved("Table 6")
     kept, clean = moved("Table 7")
     assert kept != clean
+
+
+def test_a_run_that_only_a_figure_names_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a figure alone rests on a GPU's record, another point in that record is another page."""
+    folder = tmp_path / "base"
+    shutil.copytree(BASE, folder)
+    cache = Cache(tmp_path / "cache")
+    evidence = folder / "runnable_demos" / "evidence"
+    kept = dataclasses.replace(records.load(evidence / "float_sums.cpu.json"), device="h200")
+    card = folder / "cards/numerics/rounding.md"
+    card.write_text(card.read_text("utf-8").replace("float_sums/error)", "float_sums/error@h200)"))
+
+    def with_point(height: float) -> tuple[object, object]:
+        [figure] = kept.result.figures
+        naive, *others = figure.series
+        naive = dataclasses.replace(naive, y=(height, *naive.y[1:]))
+        figure = dataclasses.replace(figure, series=(naive, *others))
+        result = dataclasses.replace(kept.result, figures=(figure,))
+        records.save(dataclasses.replace(kept, result=result), evidence / "float_sums.h200.json")
+        return outputs(folder, cache), outputs(folder, NOTHING_KEPT)
+
+    for height in (1.0, 2.0):
+        made, clean = with_point(height)
+        assert made == clean
+    monkeypatch.setattr(
+        Card, "runs", lambda card: tuple({(each.demo, each.device) for each in card.claims()})
+    )
+    with_point(3.0)
+    made, clean = with_point(4.0)
+    assert made != clean
 
 
 def test_one_edit_makes_one_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

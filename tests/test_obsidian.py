@@ -22,7 +22,12 @@ from generator.render.obsidian import (
 def written(source: str, lang: str = "en") -> str:
     """``source`` through our parser and out again."""
     tokens, _ = markdown.parse(Lines("card.md", source))
-    writer = Writer("zh" if lang == "zh" else "en", lambda link, label, table: label, str)
+    writer = Writer(
+        "zh" if lang == "zh" else "en",
+        lambda link, label, table: label,
+        lambda _: "",
+        str,
+    )
     return writer.blocks(tokens)
 
 

@@ -202,6 +202,16 @@ EDITS = [
     ("raw-html", "A price.", "⟦<!-- a comment --> A price."),
     ("raw-html", "Because.", "Because.\n\n⟦<!-- without an end"),
     ("image", "A price.", "A ⟦![price](price.png)."),
+    ("image", "A price.", "⟦![price](price.png)"),
+    ("image", "A price.", "A ⟦![price](figure:demo/curve)."),
+    ("image", "A price.", "[⟦![price](figure:demo/curve)](https://example.org)"),
+    ("image", "A price.", "![a ⟦![price](figure:demo/curve)](figure:demo/curve)"),
+    ("raw-html", "A price.", "![a ⟦<b>price](figure:demo/curve)"),
+    ("bad-link", "A price.", "![a ⟦[price](claim:demo)](figure:demo/curve)"),
+    ("bad-figure", "A price.", "⟦![price](figure:curve)"),
+    ("bad-figure", "A price.", "⟦![price](figure:demo/curve@H200)"),
+    ("bad-figure", "A price.", '⟦![price](figure:demo/curve "title")'),
+    ("empty-caption", "A price.", "⟦![ ](figure:demo/curve)"),
     ("bad-link", "A price.", "A [price](⟦claim:demo).", "[price](⟦", "⟦[price]("),
     ("bad-link", "A price.", "A ⟦[price](wrong:demo/a@TPU)."),
     ("bad-link", "A price.", "A ⟦[price](given:80)."),
@@ -422,7 +432,10 @@ def test_every_place_of_a_real_card_is_right(file: Path) -> None:
     """What a token says stands in the file at the token's place."""
     text = file.read_text()
     card = whole(text, f"cards/numerics/{file.name}")
-    assert len(list(card.links())) == len(re.findall(r"\]\(|\]\[", text))
+    assert len([*card.links(), *card.figures()]) == len(re.findall(r"\]\(|\]\[", text))
+    rows = text.split("\n")
+    for figure in card.figures():
+        assert rows[figure.place.line - 1][figure.place.column - 1 :].startswith("![")
     for link in card.links():
         assert re.match(rf"\[{re.escape(link.text)}\][(\[]", shown_at(text, link))
     rows = text.split("\n")

@@ -10,9 +10,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
 from generator.cards import prose
-from generator.cards.model import Calc, Card, Claim, Fact, Param, Scenario
+from generator.cards.model import Calc, Card, Claim, Fact, FigureLink, Param, Scenario
 from generator.cards.parse import parse
 from generator.evidence import derived, fact_file, settings
 from generator.evidence.derived import Derived
@@ -20,7 +21,7 @@ from generator.evidence.evidence import load_evidence
 from generator.evidence.facts import PublicFact
 from generator.evidence.settings import Setting
 from generator.library import library
-from generator.render.html import RenderedCard, localise, render, sanitised
+from generator.render.html import RenderedCard, illustrated, localise, render, sanitised
 from generator.tex.mathml import mathml
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +58,10 @@ class Resolver:
         """What it is worth without a scenario."""
         found = derived.judge(link, Scenario(), EVIDENCE, FACTS)
         return found if isinstance(found, Derived) else None
+
+    def is_drawn(self, link: FigureLink) -> bool:
+        """Whether there is a figure of that name."""
+        return link.figure != "undrawn"
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists."""
@@ -317,6 +322,32 @@ def test_pitfalls_are_items_and_what_stands_around_their_list_is_not() -> None:
     assert ids == ["sorting", "twice-the-memory", "printing"]
     second = rendered["en"]["pitfalls"].items[1].body
     assert second == '"Compensation doubles the memory." It keeps one more number.'
+
+
+def test_a_figure_stands_over_its_caption() -> None:
+    """What the caption links to, and formulas in it, are as in any text; a figure that is lacking leaves it."""
+    caption = "Errors: [53](claim:float_sums/significant_bits) bits, $n$"
+    placed = insights(f"![{caption}](figure:float_sums/error@h200)")
+    assert placed == (
+        '<figure class="pd-figure" data-figure="float_sums/h200/error"><figcaption>Errors: '
+        '<a class="pd-claim" data-verdict="proven" href="own:ev-float_sums-significant_bits">53</a> bits, '
+        f"{sanitised(mathml('n'))}</figcaption></figure>"
+    )
+    lacking = insights("![Words](figure:float_sums/undrawn)")
+    assert "data-figure" not in lacking
+    assert '<figcaption class="pd-doubtful">Words</figcaption>' in lacking
+    drawn = illustrated(Markup(placed), lambda *key: ("me-" + "-".join(key), Markup("<svg></svg>")))
+    assert drawn.startswith(
+        '<figure class="pd-figure" id="me-float_sums-h200-error"><svg></svg><figcaption>Errors: '
+    )
+
+
+def test_text_that_looks_like_a_figure_is_text() -> None:
+    """Only what the parser took for a figure is drawn."""
+    asked: list[object] = []
+    shown = insights('`<figure class="pd-figure" data-figure="a/b/c">` in code')
+    illustrated(Markup(shown), lambda *key: (asked.append(key) or "", Markup()))
+    assert asked == []
 
 
 def test_every_claim_is_asked_about_once_where_it_stands(card: Card) -> None:

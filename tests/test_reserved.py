@@ -60,7 +60,8 @@ def test_no_topic_is_called_like_a_part_of_its_modules_page(base: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["evidence", "connections", "answer", "followups", "ev-float-sums", "pd-search"]
+    "name",
+    ["evidence", "connections", "answer", "followups", "ev-float-sums", "fig-a", "pd-search"],
 )
 def test_no_item_is_called_like_a_part_of_the_page(base: Path, name: str) -> None:
     """A follow-up's id is its anchor; the problem is named in both languages."""

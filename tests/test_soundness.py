@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import pytest
 from generator.evidence import soundness
 from generator.evidence.evidence import load_evidence
 from runnable_demos.lab import records
+from runnable_demos.lab.mechanisms import Lanes
+from tests.demos.sketched import SCHEDULE
 
 DEMOS = Path(__file__).parent / "library" / "runnable_demos"
 FILE = "float_sums.cpu.json"
@@ -29,6 +32,24 @@ def _double(record: dict[str, Any]) -> None:
 def _figure(record: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = record["result"]["figures"][0]
     return found
+
+
+def test_a_mechanism_is_looked_through_as_well() -> None:
+    """A time beyond all measure, and a kind without words in a language."""
+    known = records.load(DEMOS / "evidence" / FILE)
+
+    def fault(figure: Lanes) -> str | None:
+        return soundness.fault(
+            dataclasses.replace(known, result=dataclasses.replace(known.result, figures=(figure,)))
+        )
+
+    assert fault(SCHEDULE) is None
+    late = dataclasses.replace(SCHEDULE.spans[-1], end=1e101)
+    last = dataclasses.replace(SCHEDULE, spans=(*SCHEDULE.spans[:-1], late))
+    assert "spans[63].end is beyond" in str(fault(last))
+    kind = dataclasses.replace(SCHEDULE.series[0], label={"zh": "字"})
+    silent = dataclasses.replace(SCHEDULE, series=(kind, *SCHEDULE.series[1:]))
+    assert "does not have words" in str(fault(silent))
 
 
 @pytest.mark.parametrize(

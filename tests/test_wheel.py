@@ -89,7 +89,7 @@ def test_a_base_of_ones_own_is_checked_and_built(
     start = folder if absolute else Path()
     cards = ["--cards", start / "my base" / "cards"]
     done = _run([program, "check", *cards], folder)
-    assert done.stdout == "3 cards, 42 claims: 0 errors, 0 warnings\n"
+    assert done.stdout == "3 cards, 44 claims: 0 errors, 0 warnings\n"
     out = start / "out put"
     done = _run([program, "build", *cards, "--out", out], folder, SITE_URL="https://a.example/b")
     home = (folder / "out put" / "site" / "index.html").read_text(encoding="utf-8")

@@ -36,8 +36,8 @@ TAKEN = frozenset(
 EXTRA_ANCHORS = ("evidence", "connections")
 CARD_ANCHORS = frozenset({*SECTION_NAMES, *EXTRA_ANCHORS})
 """What no follow-up or pitfall may be called: the parts of a card's page."""
-PREFIXES = ("ev-", "pd-")
-"""How no follow-up or pitfall may begin: rows of evidence, and what scripts look for."""
+PREFIXES = ("ev-", "fig-", "pd-")
+"""How no follow-up or pitfall may begin: rows of evidence, figures, and what scripts look for."""
 
 HOME_NOTE = "Proofdeck"
 """The vault's first note; Obsidian finds notes by name, whatever the case."""

@@ -14,7 +14,8 @@
 ``[text](https://…)``                another site; ``http:`` and ``mailto:`` as well
 ===================================  ==========================================================================
 
-The text is never empty, and nothing else is a link.
+The text is never empty, and nothing else is a link. ``![caption](figure:demo/name)``, alone in its paragraph,
+is the figure of that name in a demo's record, with ``@h200`` behind it as in a claim.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from generator.cards.model import (
     Citation,
     Claim,
     Fact,
+    FigureLink,
     Given,
     Link,
     Param,
@@ -109,6 +111,24 @@ def read(token: Token, sources: Mapping[str, SourceEntry] | None) -> tuple[Link,
         hint = "Write it in the brackets."
         problems.append(Problem(place, "empty-link", "this link has no text", hint))
     return link, problems
+
+
+def figure(token: Token, caption: str) -> tuple[FigureLink | None, list[Problem]]:
+    """The figure that a ``figure_open`` token places over its ``caption``, and what is wrong with it."""
+    place, source = place_of(token), unquote(str(token.meta["src"]))
+    problems = []
+    if "title" in token.meta:
+        hint = "Say it in the brackets: the caption stands below the figure."
+        problems.append(Problem(place, "bad-figure", "a figure has no title in quotes", hint))
+    if not caption.strip():
+        hint = "Say in the brackets what is to be seen; where figures are not drawn, that is all there is."
+        problems.append(Problem(place, "empty-caption", "this figure has no caption", hint))
+    if found := _METRIC.fullmatch(source.removeprefix("figure:")):
+        demo, name, device = found.groups(default="cpu")
+        return FigureLink(place, demo, name, device), problems
+    form = "`figure:demo_name/figure_name`, with `@h200` behind it for that GPU's record"
+    message = f"`{source}` names no figure"
+    return None, [*problems, Problem(place, "bad-figure", message, f"Write {form}.")]
 
 
 def _claim(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Problem | None]:

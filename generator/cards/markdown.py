@@ -127,6 +127,12 @@ def parse(lines: Lines, first: int = 0) -> tuple[list[Token], list[Problem]]:
             cells = None
         if token.type == "inline":
             places = next(cells) if cells else _rows(token, lines)
+            if image := _lone_figure(tokens[index - 1], token):
+                opening = {"places": ((0, locate(places, 0)),), **image.attrs}
+                tokens[index - 1] = _renamed(tokens[index - 1], opening)
+                tokens[index + 1] = _renamed(tokens[index + 1], {})
+                token.content, token.children = image.content, image.children
+                places = _part(places, len("!["), len("![") + len(image.content))
             token.children = list(_settled(token, places, problems))
         elif token.type in _VERBATIM:
             places = _rows(token, lines)
@@ -137,6 +143,20 @@ def parse(lines: Lines, first: int = 0) -> tuple[list[Token], list[Problem]]:
             continue
         token.meta = {**token.meta, "places": places}
     return tokens, [*problems, *_unknown_callouts(tokens)]
+
+
+def _lone_figure(before: Token, inline: Token) -> Token | None:
+    """The image that is all of a paragraph and leads to a figure: its label is a caption."""
+    children = inline.children or ()
+    if before.type != "paragraph_open" or len(children) != 1 or children[0].type != "image":
+        return None
+    return children[0] if str(children[0].attrs["src"]).startswith("figure:") else None
+
+
+def _renamed(paragraph: Token, meta: Mapping[str, Any]) -> Token:
+    """A paragraph's opening or closing token as that of a figure."""
+    kind = paragraph.type.replace("paragraph", "figure")
+    return paragraph.copy(type=kind, tag="figure", hidden=False, meta={**paragraph.meta, **meta})
 
 
 def _too_deep(tokens: Iterable[Token], lines: Lines) -> Iterator[Problem]:

@@ -5,7 +5,8 @@ a ``link_open`` token carries its target as ``token.meta["link"]`` (a ``Link`` o
 ``math_inline`` and ``math_block`` tokens carry TeX as their content, ``alert_open`` tokens the kind
 of a callout as ``token.meta["kind"]``, and the ``list_item_open`` of a pitfall or a point its id as
 ``token.meta["item"]``. ``place_of`` tells where a token's content stands in its file.
-Comments are gone. Tokens are shared and must not be changed.
+A figure is a ``figure_open`` token with a ``FigureLink`` as ``token.meta["figure"]``, the inline token of its
+caption, and a ``figure_close``. Comments are gone. Tokens are shared and must not be changed.
 """
 
 from __future__ import annotations
@@ -174,6 +175,19 @@ class WebLink:
     url: str
 
 
+@dataclass(frozen=True, slots=True)
+class FigureLink:
+    """``![caption](figure:demo/name@device)``: a figure of a demo's record, over its caption.
+
+    ``place`` is that of its exclamation mark.
+    """
+
+    place: Place
+    demo: str
+    figure: str
+    device: Device
+
+
 Link = Claim | Param | Fact | Calc | Citation | Given | CardLink | WebLink
 
 
@@ -202,7 +216,8 @@ class Section:
     """One section in one language.
 
     ``tokens`` is the whole section without its heading (empty for follow-ups); ``items`` holds the
-    follow-ups, pitfalls or points; ``links`` every link in the section, in order.
+    follow-ups, pitfalls or points; ``links`` every link in the section, in order, and ``figures`` every
+    figure.
     """
 
     name: SectionName
@@ -211,6 +226,7 @@ class Section:
     tokens: Tokens
     items: tuple[Item, ...]
     links: tuple[Link, ...]
+    figures: tuple[FigureLink, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +320,18 @@ class Card:
         """The links of one language, section by section."""
         for section in self.sections[lang].values():
             yield from section.links
+
+    def figures(self) -> Iterator[FigureLink]:
+        """Every figure that the card shows, language by language, section by section."""
+        for half in self.sections.values():
+            for section in half.values():
+                yield from section.figures
+
+    def runs(self) -> tuple[tuple[str, Device], ...]:
+        """The demos, with their devices, that the card rests on: those of its claims, then of its figures."""
+        claimed = ((claim.demo, claim.device) for claim in self.claims())
+        shown = ((figure.demo, figure.device) for figure in self.figures())
+        return tuple(dict.fromkeys((*claimed, *shown)))
 
     def claims_in(self, lang: Lang) -> Iterator[Claim]:
         """The claims of one language, section by section."""

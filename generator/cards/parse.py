@@ -22,6 +22,7 @@ from generator.cards.front_matter import FrontMatter
 from generator.cards.model import (
     Card,
     Citation,
+    FigureLink,
     Item,
     Link,
     Scenario,
@@ -130,7 +131,10 @@ class _Body:
     def resolved(self, tokens: Iterable[Token]) -> list[Token]:
         """The tokens without HTML, with every link resolved."""
         kept: list[Token] = []
-        for token in tokens:
+        tokens = list(tokens)
+        for index, token in enumerate(tokens):
+            if token.type == "figure_open":
+                self._figure(*tokens[index : index + 3])
             if token.type == "html_block":
                 self._html(token)
                 continue
@@ -145,12 +149,7 @@ class _Body:
             if token.type == "html_inline":
                 self._html(token)
             elif token.type == "image":
-                self.report(
-                    place_of(token),
-                    "image",
-                    "cards hold no images",
-                    "Let a demo draw it: its figures follow the data, the language, light and dark.",
-                )
+                self._refuse_image(token)
             else:
                 if token.type == "link_open":
                     token.meta["link"] = self._link(token)
@@ -159,6 +158,28 @@ class _Body:
             kept[-1].content = kept[-1].content.rstrip()
             kept = kept if kept[-1].content else kept[:-1]
         return kept
+
+    def _figure(self, opening: Token, inline: Token, closing: Token) -> None:
+        """Say which figure it is; what names none is a paragraph with the words of the caption."""
+        link, found = links.figure(opening, inline.content)
+        self.problems += found
+        if link:
+            opening.meta["figure"] = link
+        else:
+            opening.type, closing.type = "paragraph_open", "paragraph_close"
+            opening.tag = closing.tag = "p"
+
+    def _refuse_image(self, token: Token) -> None:
+        if str(token.attrs["src"]).startswith("figure:"):
+            message = "a figure stands alone in its paragraph"
+            hint = "Put blank lines before and behind it."
+        else:
+            message = "cards hold no images"
+            hint = (
+                "Let a demo draw it, and place it with `![caption](figure:DEMO/FIGURE)`: "
+                "it follows the data, the language, light and dark."
+            )
+        self.report(place_of(token), "image", message, hint)
 
     def _html(self, token: Token) -> None:
         """Take the ids out of comments; anything else that is HTML is a problem."""
@@ -337,6 +358,7 @@ class _Body:
             tokens=Tokens() if name == "followups" else Tokens(tokens),
             items=tuple(items),
             links=_links(tokens),
+            figures=_figures(tokens),
         )
 
     def _followup(self, part: _Part, taken: dict[str, Place]) -> Item:
@@ -557,6 +579,10 @@ def _links(tokens: Iterable[Token]) -> tuple[Link, ...]:
         for child in token.children or ()
         if child.type == "link_open"
     )
+
+
+def _figures(tokens: Iterable[Token]) -> tuple[FigureLink, ...]:
+    return tuple(token.meta["figure"] for token in tokens if token.type == "figure_open")
 
 
 def _order(headings: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ CODE = "languages-differ"
 SEVERITY: Severity = "error"
 SENTENCE = (
     "Both languages have, in each section, the same claims, settings, public facts, calculations, citations, assumed "
-    "quantities, display formulas, code blocks, headings and callouts, and the same follow-ups, pitfalls and "
+    "quantities, figures, display formulas, code blocks, headings and callouts, and the same follow-ups, pitfalls and "
     "points in one order, with the same words in their comments."
 )
 
@@ -50,6 +50,7 @@ def _compare(one: Section, other: Section) -> Iterator[Problem]:
         _calculations,
         _citations,
         _givens,
+        _figures,
         _formulas,
         _code,
         _layout,
@@ -141,6 +142,13 @@ def _givens(section: Section) -> Iterator[Thing]:
             if key not in seen:
                 seen.add(key)
                 yield Thing(key, f"the assumed “{link.text}”", link.place)
+
+
+def _figures(section: Section) -> Iterator[Thing]:
+    for link in section.figures:
+        device = "" if link.device == "cpu" else f"@{link.device}"
+        name = f"the figure `figure:{link.demo}/{link.figure}{device}`"
+        yield Thing((link.demo, link.figure, link.device), name, link.place)
 
 
 _TEXT = re.compile(r"\\text\w*\s*\{[^{}]*\}")

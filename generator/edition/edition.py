@@ -27,6 +27,7 @@ from generator.cards.model import (
     Claim,
     Device,
     Fact,
+    FigureLink,
     LearningPath,
     Module,
     Param,
@@ -49,10 +50,11 @@ from generator.render.html import (
     render,
     setting_anchor,
 )
-from generator.render.markup import vouched
+from generator.render.markup import template, vouched
 from generator.render.plain_text import plain_label
 from generator.tex import font as math_font
 from runnable_demos.lab.colours import as_file
+from runnable_demos.lab.mechanisms import Mechanism
 from runnable_demos.lab.metrics import Figure, Metric, Parameter, Record
 
 T = TypeVar("T")
@@ -95,12 +97,13 @@ class InputRow:
 
 @dataclass(frozen=True, slots=True)
 class DemoPanel:
-    """What one demo proves on one card."""
+    """What one demo proves on one card; ``placed`` are its figures that stand in the card's text."""
 
     record: Record
     stale: bool
     rows: tuple[MetricRow, ...]
     settings: tuple[SettingRow, ...]
+    placed: frozenset[str] = frozenset()
 
     @property
     def command(self) -> str:
@@ -233,7 +236,7 @@ class Edition:
         )
 
     def panels(self, card: Card) -> tuple[DemoPanel, ...]:
-        """The demos that the claims of ``card`` name, each with the metrics that it claims."""
+        """The demos that ``card`` rests on, each with the metrics and settings that it names."""
         evidence = self.library.evidence
         metrics: dict[Key, dict[str, Metric]] = {}
         settings: dict[Key, dict[str, Parameter]] = {}
@@ -247,6 +250,10 @@ class Edition:
                 metrics.setdefault(key, {})[proof.metric.name] = proof.metric
             else:
                 settings.setdefault(key, {})[proof.parameter.name] = proof.parameter
+        placed: dict[Key, set[str]] = {}
+        for link in card.figures():
+            if self.is_drawn(link):
+                placed.setdefault((link.demo, link.device), set()).add(link.figure)
         return tuple(
             DemoPanel(
                 evidence.records[key],
@@ -259,8 +266,9 @@ class Edition:
                     SettingRow(setting_anchor(key[0], name), parameter)
                     for name, parameter in settings.get(key, {}).items()
                 ),
+                frozenset(placed.get(key, ())),
             )
-            for key in dict.fromkeys([*metrics, *settings])
+            for key in dict.fromkeys([*metrics, *settings, *placed])
         )
 
     def _proofs(self, card: Card) -> Iterator[Finding | Setting]:
@@ -273,15 +281,13 @@ class Edition:
 
     def _runs(self, card: Card) -> Iterable[Key]:
         """The records that ``card`` names, in calculations too."""
-        named = [(claim.demo, claim.device) for claim in card.claims()]
         found = [(each.record.demo, each.record.device) for each in self._proofs(card)]
-        return [
-            key for key in dict.fromkeys([*named, *found]) if key in self.library.evidence.records
-        ]
+        records = self.library.evidence.records
+        return [key for key in dict.fromkeys([*card.runs(), *found]) if key in records]
 
     def demos_of(self, card: Card) -> Iterable[str]:
         """The demos that ``card`` rests on, each once."""
-        named = [claim.demo for claim in card.claims()]
+        named = [demo for demo, _ in card.runs()]
         return dict.fromkeys([*named, *(each.record.demo for each in self._proofs(card))])
 
     def refutations(self, card: Card) -> Iterator[Refutation]:
@@ -300,6 +306,10 @@ class Edition:
         """What the evidence says of ``claim``; ``None`` where it cannot stand, as in a draft."""
         found = self.library.judged[claim]
         return found if isinstance(found, Verdict) else None
+
+    def is_drawn(self, link: FigureLink) -> bool:
+        """Whether there is the figure that ``link`` places; in a draft there may be none."""
+        return isinstance(self.library.drawn[link], Figure)
 
     def fact(self, link: Fact) -> PublicFact | None:
         """The public fact that ``link`` states; ``None`` where it cannot stand, as in a draft."""
@@ -404,10 +414,10 @@ class Edition:
     def counts(self) -> Mapping[str, int]:
         """What the home page counts beside the states of numbers: cards, demos and works cited."""
         cards = self.library.cards.values()
-        claimed = {demo for card in cards for demo in self.demos_of(card)}
+        named = {demo for card in cards for demo in self.demos_of(card)}
         return {
             "cards": len(cards),
-            "demos": len(self.library.evidence.demos & claimed),
+            "demos": len(self.library.evidence.demos & named),
             "sources": len(
                 {
                     card.sources[link.source].url
@@ -420,18 +430,28 @@ class Edition:
         }
 
     def figure(self, record: Record, figure: Figure, lang: str, prefix: str) -> Markup:
-        """The SVG of a figure, drawn once; ``prefix`` begins its ids in this place."""
-        key = (record.demo, record.device, figure.name, lang)
-        own = escape(f"{prefix}{'-'.join(key)}")
-        return vouched(self.drawings[key].replace(_FIGURE_IDS, own), "drawn")
+        """The drawing of a figure, made once; ``prefix`` begins its ids in this place.
+
+        One for a wide screen and one for a narrow screen stand together, of which styles show one.
+        """
+        drawings = [vouched(each, "drawn") for each in self._drawn(record, figure, lang, prefix)]
+        return template("drawings.html", {"drawings": drawings}) if drawings[1:] else drawings[0]
 
     def figure_file(self, record: Record, figure: Figure, lang: str) -> str:
         """The figure as a file of its own, which brings its colours along."""
-        return as_file(self.figure(record, figure, lang, "f"))
+        return as_file(self._drawn(record, figure, lang, "f")[0])
+
+    def _drawn(self, record: Record, figure: Figure, lang: str, prefix: str) -> list[str]:
+        key = (record.demo, record.device, figure.name, lang)
+        own = escape(f"{prefix}{'-'.join(key)}")
+        return [drawn.replace(_FIGURE_IDS, own) for drawn in self.drawings[key]]
 
     @cached_property
-    def drawings(self) -> Mapping[tuple[str, str, str, str], str]:
-        """The SVG of each figure of the records that cards rest on: demo, device, figure, language."""
+    def drawings(self) -> Mapping[tuple[str, str, str, str], tuple[str, ...]]:
+        """The SVGs of each figure of the records that cards rest on: demo, device, figure, language.
+
+        There is one, and where a figure shows how something works, another for a narrow screen.
+        """
         figures = {
             (record.demo, record.device, figure.name, lang): (figure, lang)
             for record in self.claimed()
@@ -462,10 +482,13 @@ def bind(library: Library, demos: Path | None = None, cache: Cache = NOTHING_KEP
     return Edition(library, demos, cache)
 
 
-def _draw(figure: Figure, lang: str) -> str:
+def _draw(figure: Figure, lang: str) -> tuple[str, ...]:
     from runnable_demos.lab import figures  # noqa: PLC0415 - matplotlib is slow to import
 
-    return figures.draw(figure, lang, prefix=_FIGURE_IDS)
+    wide = figures.draw(figure, lang, prefix=_FIGURE_IDS)
+    if not isinstance(figure, Mechanism):
+        return (wide,)
+    return wide, figures.draw(figure, lang, prefix=f"{_FIGURE_IDS}-narrow", narrow=True)
 
 
 def printed(claim: Claim) -> str:
@@ -549,6 +572,9 @@ class _Resolver:
 
     def derived(self, link: Calc) -> Derived | None:
         return self.edition.derived(link)
+
+    def is_drawn(self, link: FigureLink) -> bool:
+        return self.edition.is_drawn(link)
 
     def is_written(self, card: str) -> bool:
         return card in self.edition.library.cards

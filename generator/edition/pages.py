@@ -21,9 +21,18 @@ from generator.edition.edition import Edition, input_row, printed
 from generator.evidence import calc
 from generator.graph import drawing as graph
 from generator.lang import LANGS, Lang, Text
-from generator.render.html import Addresses, calculation_anchor, fact_anchor, localise, source
+from generator.render.html import (
+    Addresses,
+    calculation_anchor,
+    fact_anchor,
+    figure_anchor,
+    illustrated,
+    localise,
+    source,
+)
 from generator.render.markup import in_script, policy, template
 from generator.render.plain_text import plain_text
+from runnable_demos.lab.mechanisms import Box, Lanes, Mechanism, Span, Tile, Tiles
 from runnable_demos.lab.metrics import Figure
 from runnable_demos.lab.scales import scale_for
 
@@ -228,12 +237,26 @@ def _card_page(card: Card, content: Later[Markup]) -> Page:
 
 def article(edition: Edition, card: Card, at: Addresses, *, handbook: bool = False) -> Markup:
     """A card's article: head, sections, evidence and connections, for a page of its own or the handbook."""
+    evidence = edition.library.evidence
+
+    def shown(html: Markup, language: Lang) -> Markup:
+        def draw(demo: str, device: str, name: str) -> tuple[str, Markup]:
+            figure = evidence.figure(demo, name, device)
+            assert figure is not None  # a fragment asks for none that is not drawn
+            record = evidence.records[demo, device]
+            drawing = edition.figure(record, figure, language, at.name(""))
+            return at.name(figure_anchor(demo, name, device, language)), drawing
+
+        return illustrated(localise(html, at), draw)
+
     return rendered(
         "card.html",
         edition=edition,
         card=card,
         at=at,
         handbook=handbook,
+        shown=shown,
+        figure_anchor=figure_anchor,
         neighbourhood=graph.neighbourhood(card, edition.library, at.card),
     )
 
@@ -364,6 +387,36 @@ def figure_rows(figure: Figure) -> list[list[object]]:
     ]
 
 
+def part_rows(figure: Mechanism) -> list[list[object]]:
+    """What a mechanism is made of, as a table: heads, then a row a part."""
+    numbers = [getattr(part, name) for part in figure.parts for name in figure.NUMBERS]
+    unit = figure.x.unit if isinstance(figure, Lanes) else figure.y.unit
+    scale = scale_for(numbers, unit)
+    told = words.group("parts")
+
+    def row(part: Span | Tile | Box) -> list[object]:
+        kind = figure.label(part.kind)
+        match part:
+            case Span():
+                place = figure.place(figure.y, part.row)
+                return [place, kind, scale.show(part.start), scale.show(part.end), part.label]
+            case Tile():
+                places = figure.place(figure.y, part.row), figure.place(figure.x, part.column)
+                return [*places, kind, ", ".join(part.notes)]
+            case Box():
+                held = [part.start, part.end, part.whole]
+                place = figure.place(figure.x, part.group)
+                return [place, str(part.rank), kind, *map(scale.show, held)]
+
+    if isinstance(figure, Lanes):
+        heads = [figure.y.label, told["kind"], told["start"], told["end"], told["label"]]
+    elif isinstance(figure, Tiles):
+        heads = [figure.y.label, figure.x.label, told["kind"], told["label"]]
+    else:
+        heads = [figure.x.label, told["rank"], told["kind"], *(told[n] for n in figure.NUMBERS)]
+    return [[*heads], *map(row, figure.parts[:MOST_ROWS])]
+
+
 MOST_ROWS = 80
 """Rows of a figure's table; a timeline has thousands of points, which nobody reads one by one."""
 
@@ -379,9 +432,9 @@ _HELPERS: Mapping[str, object] = {
     "calculation_anchor": calculation_anchor,
     "fact_anchor": fact_anchor,
     "figure_rows": figure_rows,
+    "part_rows": part_rows,
     "handbook": False,
     "input_row": input_row,
-    "localise": localise,
     "report_form": report_form,
     "top_claims": top_claims,
     "worth": calc.show,

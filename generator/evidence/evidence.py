@@ -16,7 +16,7 @@ from generator.evidence import soundness
 from generator.filesystem import unreadable
 from generator.problems import Place, Problem
 from runnable_demos.lab import discovery, provenance, records, words
-from runnable_demos.lab.metrics import Metric, Record
+from runnable_demos.lab.metrics import Figure, Metric, Record
 from runnable_demos.lab.table import TableError
 
 WORDS = "evidence-words"
@@ -44,6 +44,13 @@ class Evidence:
         if record is None:
             return None
         return next((m for m in record.result.metrics if m.name == metric), None)
+
+    def figure(self, demo: str, figure: str, device: Device) -> Figure | None:
+        """The figure of that name in the record of ``demo`` on ``device``, if there is one."""
+        record = self.records.get((demo, device))
+        if record is None:
+            return None
+        return next((f for f in record.result.figures if f.name == figure), None)
 
     @property
     def demos(self) -> frozenset[str]:

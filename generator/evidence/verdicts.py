@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from generator.cards.model import Claim
+from generator.cards.model import Claim, FigureLink
 from generator.evidence.evidence import Evidence
 from generator.evidence.quantities import Quantity, QuantityError, as_fraction, read
 from generator.names import suggest
 from generator.problems import Problem
-from runnable_demos.lab.metrics import Metric, Record
+from runnable_demos.lab.metrics import Figure, Metric, Record
 
-DRAFTABLE = ("claim", "param", "fact", "calc", "evidence")
-"""How the codes of problems with numbers begin; a draft shows such numbers as stale."""
+DRAFTABLE = ("claim", "param", "fact", "calc", "figure", "evidence")
+"""How the codes of problems with numbers and figures begin; a draft shows such numbers as stale."""
 
 State = Literal["proven", "bounded", "sampled", "measured", "computed", "refuted", "stale"]
 
@@ -45,7 +45,7 @@ def judge(claim: Claim, evidence: Evidence) -> Verdict | Problem:
     """What the evidence says of ``claim``, or why the claim cannot stand."""
     record = evidence.records.get((claim.demo, claim.device))
     if record is None:
-        return _no_record(claim, evidence)
+        return _no_record(claim, "claim", evidence)
     metric = evidence.metric(claim.demo, claim.metric, claim.device)
     if metric is None:
         names = [m.name for m in record.result.metrics]
@@ -53,6 +53,20 @@ def judge(claim: Claim, evidence: Evidence) -> Verdict | Problem:
         return Problem(claim.place, "claim-metric", message, suggest(claim.metric, names))
     problem = _truth(claim, metric) if isinstance(metric.value, bool) else _number(claim, metric)
     return problem or Verdict(_state(claim, metric, evidence), metric, record)
+
+
+def drawn(link: FigureLink, evidence: Evidence) -> Figure | Problem:
+    """The figure that ``link`` places, or why there is none to place."""
+    record = evidence.records.get((link.demo, link.device))
+    if record is None:
+        return _no_record(link, "figure", evidence)
+    figure = evidence.figure(link.demo, link.figure, link.device)
+    if figure is None:
+        names = [each.name for each in record.result.figures]
+        message = f"the demo `{link.demo}` has no figure `{link.figure}`"
+        hint = suggest(link.figure, names) if names else "Let its run draw one."
+        return Problem(link.place, "figure-name", message, hint)
+    return figure
 
 
 def _state(claim: Claim, metric: Metric, evidence: Evidence) -> State:
@@ -67,18 +81,20 @@ def _state(claim: Claim, metric: Metric, evidence: Evidence) -> State:
     return "proven" if metric.kind == "exact" else metric.kind
 
 
-def _no_record(claim: Claim, evidence: Evidence) -> Problem:
-    devices = sorted(device for demo, device in evidence.records if demo == claim.demo)
+def _no_record(
+    link: Claim | FigureLink, kind: Literal["claim", "figure"], evidence: Evidence
+) -> Problem:
+    devices = sorted(device for demo, device in evidence.records if demo == link.demo)
     if devices:
-        message = f"the demo `{claim.demo}` has no record on {claim.device}"
-        there = ", ".join(devices)
-        hint = f"Record it there, or claim what was found on {there}: `@h200` behind a metric names a GPU."
-        return Problem(claim.place, "claim-device", message, hint)
-    message = f"there is no evidence of a demo `{claim.demo}`"
-    near = suggest(claim.demo, evidence.demos)
-    record = f"Record it: `proofdeck demo run {claim.demo} --record`."
+        message = f"the demo `{link.demo}` has no record on {link.device}"
+        there, noun = ", ".join(devices), "metric" if kind == "claim" else "figure"
+        hint = f"Record it there, or name {there}: `@h200` behind a {noun} names a GPU."
+        return Problem(link.place, f"{kind}-device", message, hint)
+    message = f"there is no evidence of a demo `{link.demo}`"
+    near = suggest(link.demo, evidence.demos)
+    record = f"Record it: `proofdeck demo run {link.demo} --record`."
     hint = near if near.startswith("Did you mean") else record
-    return Problem(claim.place, "claim-demo", message, hint)
+    return Problem(link.place, f"{kind}-demo", message, hint)
 
 
 def _truth(claim: Claim, metric: Metric) -> Problem | None:

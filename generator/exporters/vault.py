@@ -25,7 +25,9 @@ from generator.cards.model import (
     CardLink,
     Citation,
     Claim,
+    Device,
     Fact,
+    FigureLink,
     Given,
     Item,
     LearningPath,
@@ -70,7 +72,7 @@ from generator.render.obsidian import (
     wikilink,
     with_block_id,
 )
-from runnable_demos.lab.metrics import Record
+from runnable_demos.lab.metrics import Figure, Record
 
 NAME = "vault"
 TITLE: Text = {"zh": "Obsidian 库", "en": "Obsidian vault"}
@@ -110,16 +112,20 @@ def _notes(edition: Edition) -> Iterator[tuple[str, str]]:
     for record in edition.claimed():
         for figure in record.result.figures:
             for lang in LANGS:
-                name = _figure_file(record, figure.name, lang)
+                name = _figure_file(record.demo, figure.name, record.device, lang)
                 yield name, edition.figure_file(record, figure, lang)
 
 
-def _figure_file(record: Record, figure: str, lang: Lang) -> str:
-    return f"{FIGURES}/{block_id(record.demo, figure, _other_device(record), lang)}.svg"
+def _figure_file(demo: str, figure: str, device: Device, lang: Lang) -> str:
+    return f"{FIGURES}/{block_id(demo, figure, _other_device(device), lang)}.svg"
 
 
-def _other_device(record: Record) -> str:
-    return "" if record.device == "cpu" else record.device
+def _other_device(device: Device) -> str:
+    return "" if device == "cpu" else device
+
+
+def _embedded(demo: str, figure: str, device: Device, lang: Lang) -> str:
+    return f"![[{_figure_file(demo, figure, device, lang).removeprefix(f'{FIGURES}/')}]]"
 
 
 def _module_note(module: Module) -> str:
@@ -214,7 +220,14 @@ class _CardNote:
         ]
 
     def _half(self, lang: Lang) -> Iterator[str]:
-        writer = Writer(lang, self._link_writer(lang), lambda name: addresses.block(name, lang))
+        def figure(link: FigureLink) -> str:
+            if not self.edition.is_drawn(link):
+                return ""
+            return _embedded(link.demo, link.figure, link.device, lang)
+
+        writer = Writer(
+            lang, self._link_writer(lang), figure, lambda name: addresses.block(name, lang)
+        )
         if self.card.question:
             yield callout("question", escaped(self.card.question[lang]), "")
         for name, section in self.card.sections[lang].items():
@@ -261,12 +274,16 @@ class _CardNote:
                     on_one_line(_OWN["stale_why"]),
                 )
             for figure in record.result.figures:
+                if figure.name in panel.placed:
+                    yield paragraph(on_one_line(figure.title)) + "\n" + self._places(record, figure)
+                    continue
                 for lang in LANGS:
-                    name = _figure_file(record, figure.name, lang).removeprefix(f"{FIGURES}/")
-                    yield f"![[{name}]]\n*{escaped(figure.title[lang])}*"
+                    image = _embedded(record.demo, figure.name, record.device, lang)
+                    yield f"{image}\n*{escaped(figure.title[lang])}*"
             yield self._run(record)
             yield f"```sh\n{panel.command}\n```"
-            yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
+            if panel.rows or panel.settings:
+                yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
         if refutations := list(self.edition.refutations(self.card)):
             yield f"## {on_one_line(words.phrase('card.refutations'))}"
             yield "\n".join(
@@ -297,6 +314,19 @@ class _CardNote:
                 f"- [{escaped(source.title)}](<{_url(source.url)}>), {escaped(source.where)}"
                 for source in self.card.sources.values()
             )
+
+    def _places(self, record: Record, figure: Figure) -> str:
+        """Links to the sections in which a figure stands."""
+        wanted = (record.demo, figure.name, record.device)
+        places = [
+            wikilink(f"#{LANGUAGE_HEADINGS[lang]}#{heading}", heading)
+            for lang, half in self.card.sections.items()
+            for name, section in half.items()
+            for link in section.figures
+            if (link.demo, link.figure, link.device) == wanted
+            for heading in [SECTION_HEADINGS[name][lang]]
+        ]
+        return f"{on_one_line(words.phrase('panel.placed'))} {', '.join(places)}"
 
     def _run(self, record: Record) -> str:
         environment = record.environment

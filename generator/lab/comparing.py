@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from generator.evidence.values import exact
+from runnable_demos.lab.mechanisms import BY_FIELD, Mechanism, Part
 from runnable_demos.lab.metrics import Figure, Kind, Metric, Parameter, Record, Result, Series
 
 DRIFT = 10
@@ -59,6 +60,9 @@ def _differ(what: str, before: Any, after: Any) -> Iterator[Difference]:
     elif isinstance(before, Series) and isinstance(after, Series):
         yield from _points(what, before, after)
         yield from _fields(what, before, after, {"y"})
+    elif isinstance(before, Mechanism) and isinstance(after, Mechanism):
+        yield from _parts(what, before, after)
+        yield from _fields(what, before, after, BY_FIELD)
     elif dataclasses.is_dataclass(before) and type(before) is type(after):
         yield from _fields(what, before, after, UNSEEN if isinstance(before, Record) else ())
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -92,10 +96,12 @@ def _place(what: str, holder: Any, field: str) -> str:
 def _by_name(items: tuple[Any, ...]) -> dict[str, Any]:
     """What a list holds, by the names that metrics, figures and parameters have, or by number."""
     words = {Metric: "", Figure: "figure ", Parameter: "parameter "}
-    return {
-        f"{words[type(item)]}{item.name}" if type(item) in words else str(i): item
-        for i, item in enumerate(items)
-    }
+
+    def name(number: int, item: Any) -> str:
+        word = next((w for kind, w in words.items() if isinstance(item, kind)), None)
+        return str(number) if word is None else f"{word}{item.name}"
+
+    return {name(number, item): item for number, item in enumerate(items)}
 
 
 def _entries(
@@ -144,6 +150,35 @@ def _points(what: str, before: Series, after: Series) -> Iterator[Difference]:
         yield Difference(f"{what} y {i}", f"{old!r}", f"{new!r}{more}")
 
 
+def _parts(what: str, before: Mechanism, after: Mechanism) -> Iterator[Difference]:
+    """The parts of a mechanism: the first that differs, and how many do."""
+    if type(before) is not type(after):
+        yield Difference(what, type(before).__name__, type(after).__name__)
+        return
+    if len(before.parts) != len(after.parts):
+        yield Difference(what, _shown(before), _shown(after))
+        return
+    moved = [
+        (i, old, new)
+        for i, (old, new) in enumerate(zip(before.parts, after.parts, strict=True))
+        if not _is_part(before, old, new)
+    ]
+    if moved:
+        i, old, new = moved[0]
+        more = f" (and {len(moved) - 1} more parts)" if len(moved) > 1 else ""
+        yield Difference(f"{what} part {i}", _shown(old), f"{_shown(new)}{more}")
+
+
+def _is_part(figure: Mechanism, before: Part, after: Part) -> bool:
+    """Whether a part has been found again: its numbers by its kind, all else as it was."""
+    kind = figure.kind_of(before)
+    return all(
+        agree(kind, old, new) if name in figure.NUMBERS else _same(old, new)
+        for name, old in dataclasses.asdict(before).items()
+        for new in [getattr(after, name)]
+    )
+
+
 def agree(kind: Kind, recorded: float, found: float) -> bool:
     """Whether a number of ``kind`` has been found again."""
     if kind == "measured":
@@ -164,10 +199,14 @@ def _shown(value: Any) -> str:
         return exact(value)
     if isinstance(value, Parameter):
         return str(value.value)
+    if isinstance(value, Mechanism):
+        return f"{len(value.parts)} parts"
     if isinstance(value, Figure):
         return f"{len(value.series)} series"
     if isinstance(value, Series):
         return f"{len(value.y)} points"
+    if isinstance(value, Part):
+        value = " ".join(str(each) for each in dataclasses.astuple(value) if each != "")
     text = "nothing" if value in (None, "") else str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 

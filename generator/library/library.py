@@ -14,16 +14,27 @@ from pathlib import Path
 from generator import filesystem
 from generator.cache import NOTHING_KEPT, Cache
 from generator.cards import parse, syllabus
-from generator.cards.model import Calc, Card, CardLink, Claim, Fact, LearningPath, Module, Param
+from generator.cards.model import (
+    Calc,
+    Card,
+    CardLink,
+    Claim,
+    Fact,
+    FigureLink,
+    LearningPath,
+    Module,
+    Param,
+)
 from generator.cards.syllabus import Syllabus
 from generator.evidence import derived, fact_file, facts, settings
 from generator.evidence.derived import Derived
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.facts import Facts, PublicFact
 from generator.evidence.settings import Setting
-from generator.evidence.verdicts import Verdict, judge
+from generator.evidence.verdicts import Verdict, drawn, judge
 from generator.problems import Place, Problem
 from runnable_demos.lab import discovery
+from runnable_demos.lab.metrics import Figure
 
 PACKAGED_DEMOS = discovery.PACKAGED
 """The demos and the evidence that come with the program: those of every base without its own."""
@@ -95,6 +106,15 @@ class Library:
             link: derived.judge(link, card.scenario, self.evidence, self.facts)
             for card in self.cards.values()
             for link in card.calcs()
+        }
+
+    @cached_property
+    def drawn(self) -> Mapping[FigureLink, Figure | Problem]:
+        """The figure that each such link of the base places, looked up once for all who ask."""
+        return {
+            link: drawn(link, self.evidence)
+            for card in self.cards.values()
+            for link in card.figures()
         }
 
     @cached_property

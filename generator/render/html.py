@@ -5,6 +5,8 @@ fragments carry two schemes of their own, which ``localise`` turns into what an 
 
 - ``card:ID`` and ``card:ID#ANCHOR`` lead to another card,
 - ``own:ANCHOR`` leads to a place in the same card.
+
+Drawings are as large as a card's text, and carry ids: ``illustrated`` puts each over its caption.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from generator.cards.model import (
     Citation,
     Claim,
     Fact,
+    FigureLink,
     Given,
     Item,
     Link,
@@ -61,6 +64,9 @@ class Resolver(Protocol):
 
     def derived(self, link: Calc) -> Derived | None:
         """What a number follows from; ``None`` where it does not."""
+
+    def is_drawn(self, link: FigureLink) -> bool:
+        """Whether there is such a figure; in a draft there may be none."""
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists; a link to a planned one is plain text."""
@@ -131,6 +137,27 @@ def localise(html: Markup, addresses: Addresses) -> Markup:
 
 
 _OWN_SCHEMES = re.compile(r'href="(card|own):([^"]*)"')
+
+
+def illustrated(html: Markup, draw: Callable[[str, str, str], tuple[str, Markup]]) -> Markup:
+    """Put its drawing over the caption of each figure.
+
+    ``draw`` is given a demo, a device and the name of a figure, and gives the id and the drawing.
+    """
+
+    def figure(match: re.Match[str]) -> str:
+        name, drawing = draw(*unescape(match[1]).split("/"))
+        return f'<figure class="pd-figure" id="{escape(name)}">{drawing}'
+
+    return vouched(_FIGURE.sub(figure, html), "drawn")
+
+
+_FIGURE = re.compile(r'<figure class="pd-figure" data-figure="([^"]*)">')
+
+
+def figure_anchor(demo: str, figure: str, device: str, lang: Lang) -> str:
+    """The id of a figure in the text of a card in one language."""
+    return f"fig-{demo}-{figure}-" + ("" if device == "cpu" else f"{device}-") + lang
 
 
 def evidence_anchor(demo: str, metric: str, device: str) -> str:
@@ -251,6 +278,16 @@ class _Writer:
     def _table_close(self, _: Token) -> str:
         return "</table></div>"
 
+    def _figure_open(self, token: Token) -> str:
+        link = token.meta["figure"]
+        if not self.resolver.is_drawn(link):
+            return '<figure class="pd-figure"><figcaption class="pd-doubtful">'
+        key = escape(f"{link.demo}/{link.device}/{link.figure}")
+        return f'<figure class="pd-figure" data-figure="{key}"><figcaption>'
+
+    def _figure_close(self, _: Token) -> str:
+        return "</figcaption></figure>"
+
     def _th_open(self, token: Token) -> str:
         return _cell("th", token)
 
@@ -359,8 +396,8 @@ _MATHML = {
     "msubsup", "msup", "mtable", "mtd", "mtext", "mtr", "munder", "munderover", "none",
 }  # fmt: skip
 _HTML = {
-    "a", "blockquote", "br", "code", "del", "div", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol",
-    "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+    "a", "blockquote", "br", "code", "del", "div", "em", "figcaption", "figure", "h3", "h4", "h5",
+    "h6", "hr", "li", "ol", "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
 _MATH_ATTRIBUTES = {
     "accent", "accentunder", "class", "columnspacing", "depth", "dir", "display", "displaystyle",
@@ -375,6 +412,8 @@ _CLEANER = nh3.Cleaner(
         **dict.fromkeys(_MATHML, _MATH_ATTRIBUTES),
         "a": {"href", "title", "class", "data-verdict", "data-source"},
         "div": {"class", "data-kind", "tabindex"},
+        "figcaption": {"class"},
+        "figure": {"class", "data-figure"},
         "ol": {"start"},
         "p": {"class"},
         "pre": {"class", "tabindex"},

@@ -17,7 +17,7 @@ from markdown_it.token import Token
 from pygments.lexers import find_lexer_class_by_name
 from pygments.util import ClassNotFound
 
-from generator.cards.model import Link
+from generator.cards.model import FigureLink, Link
 from generator.lang import CALLOUT_LABELS, Lang
 from generator.line_ends import line_end
 
@@ -38,6 +38,8 @@ _TICKS = re.compile(r"`+")
 
 LinkWriter = Callable[[Link, str, bool], str]
 """Writes a link whose label is already Markdown; the flag says that it stands in a table."""
+FigureWriter = Callable[[FigureLink], str]
+"""Writes what shows a figure: nothing where there is none, as in a draft."""
 
 
 def block_id(*parts: str) -> str:
@@ -98,10 +100,12 @@ def row(cells: Iterable[str]) -> str:
 
 
 class Writer:
-    """Writes one language of one card; ``link`` writes its links, ``name`` its pitfalls' block ids."""
+    """Writes one language of one card: its links, its figures, and the block ids of its pitfalls."""
 
-    def __init__(self, lang: Lang, link: LinkWriter, name: Callable[[str], str]) -> None:
-        self.lang, self.link, self.name = lang, link, name
+    def __init__(
+        self, lang: Lang, link: LinkWriter, figure: FigureWriter, name: Callable[[str], str]
+    ) -> None:
+        self.lang, self.link, self.figure, self.name = lang, link, figure, name
 
     def blocks(self, tokens: Sequence[Token]) -> str:
         """Block tokens as Markdown, without a line's end at the last line."""
@@ -129,6 +133,10 @@ class Writer:
 
     def _paragraph(self, _: Token, inner: Sequence[Token]) -> str:
         return _opened(self.line(inner))
+
+    def _figure(self, token: Token, inner: Sequence[Token]) -> str:
+        caption = self._paragraph(token, inner)
+        return f"{self.figure(token.meta['figure'])}\n{caption}".lstrip()
 
     def _heading(self, token: Token, inner: Sequence[Token]) -> str:
         return "#" * int(token.tag[1:]) + " " + self.line(inner)

@@ -1,7 +1,6 @@
 """Draw a figure of the evidence as SVG, in one language, for light and dark alike.
 
-Text stays text, in the reader's own fonts, so nothing here depends on the fonts of this machine:
-places are reckoned from an estimate in which 汉字 are one em wide.
+Lines, bars and areas are drawn here; ``sketches`` has what shows how something works.
 Colours are CSS variables with a fallback. The same figure gives the same bytes.
 No torch: sites are built from evidence alone.
 """
@@ -13,7 +12,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Collection
-from html import escape
 from typing import Any
 
 import matplotlib as mpl
@@ -23,18 +21,18 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from runnable_demos.lab import sketches
 from runnable_demos.lab.colours import COLOURS, as_file
+from runnable_demos.lab.lettering import FONT, LINE, head, legible, text_width, wrap
+from runnable_demos.lab.mechanisms import Mechanism
 from runnable_demos.lab.metrics import Axis, Figure, Series
-from runnable_demos.lab.scales import Scale, scale_for
+from runnable_demos.lab.scales import Scale, round_places, scale_for
 
 WIDTH = 720
 PLOT_HEIGHT = 300
 BAR_HEIGHT = 30
-FONT = 13
 LEFT, RIGHT = 62, 24
-LINE = 22
 
-HTML_LANG = {"zh": "zh-Hans", "en": "en"}
 PEAK = {"zh": "峰值", "en": "peak"}
 
 # matplotlib wants colours, and knows no CSS: each variable goes through it as a colour of its own.
@@ -42,8 +40,6 @@ _INK = {name: f"#0a0b{number:02x}" for number, name in enumerate(COLOURS, start=
 _SERIES = [name for name in COLOURS if name.isdigit()]
 _MARKERS = "osD^vP"
 _TAG = re.compile(r"<[^>]*>")  # matplotlib escapes both brackets in words and in attributes
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_FONTS = "system-ui, 'Noto Sans CJK SC', 'Noto Sans SC', 'PingFang SC', sans-serif"
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -56,13 +52,18 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def draw(figure: Figure, lang: str, *, prefix: str, standalone: bool = False) -> str:
+def draw(
+    figure: Figure, lang: str, *, prefix: str, standalone: bool = False, narrow: bool = False
+) -> str:
     """The SVG of ``figure`` in ``lang`` (``zh`` or ``en``).
 
     ``prefix`` begins every id in it, so that many figures can stand on one page.
     A ``standalone`` file carries its title, its ground and both colour schemes;
     otherwise the page sets ``--pd-fig-fg``, ``--pd-fig-1`` and the others.
+    ``narrow`` asks for the drawing of a mechanism for a narrow screen; other figures have one.
     """
+    if isinstance(figure, Mechanism):
+        return sketches.draw(figure, lang, prefix=prefix, standalone=standalone, narrow=narrow)
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         # matplotlib's own font lacks 汉字; the reader's has them.
         warnings.filterwarnings("ignore", "Glyph .* missing")
@@ -73,32 +74,7 @@ def draw(figure: Figure, lang: str, *, prefix: str, standalone: bool = False) ->
     return _finish(buffer.getvalue(), figure, lang, prefix, standalone)
 
 
-# --- words -------------------------------------------------------------------------------------
-
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-
-
-def text_width(text: str, size: float = FONT) -> float:
-    """Roughly how wide ``text`` is, in pixels: 汉字 and full-width marks one em, letters less."""
-    return size * sum(map(_em, text))
-
-
-def _em(char: str) -> float:
-    if ord(char) >= 0x2E80:
-        return 1.0
-    if char in "mwMW@%…":
-        return 0.88
-    return 0.68 if char.isupper() else 0.56
-
-
-def wrap(text: str, width: float, size: float) -> list[str]:
-    """``text`` in lines of at most ``width``; it breaks at spaces and beside 汉字."""
-    lines = [""]
-    for part in re.findall(r"[\u2e80-\U0003ffff]|[^\s\u2e80-\U0003ffff]+\s*|\s+", text):
-        if lines[-1] and text_width(lines[-1] + part.rstrip(), size) > width:
-            lines.append("")
-        lines[-1] += part
-    return [line.strip() for line in lines]
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -134,7 +110,7 @@ class _Drawing:
 
     def words(self, text: Any) -> str:
         """``text`` in this drawing's language."""
-        return _NOT_XML.sub("\ufffd", text[self.lang])
+        return legible(text[self.lang])
 
     def _categories(self) -> tuple[list[float], list[str]]:
         """Places on the x axis that have names, and the names; none where it is numeric."""
@@ -447,7 +423,7 @@ class _Drawing:
     def _ticks(self, ticks: Any, axis: Axis, scale: Scale, limits: tuple[float, float]) -> None:
         low, high = min(limits), max(limits)
         if axis.scale == "linear":
-            places = _round_places(low, high, scale.worth, 7)
+            places = round_places(low, high, scale.worth, 7)
             labels = [scale.number(v) for v in places]
         else:
             binary = axis.scale == "log2"
@@ -479,15 +455,6 @@ class _Stack:
         return starts
 
 
-def _round_places(low: float, high: float, worth: float, most: int) -> list[float]:
-    """At most ``most`` round places between ``low`` and ``high``, round in units of ``worth``."""
-    span = (high - low) / worth
-    step = 10.0 ** math.floor(math.log10(span / most))
-    step = next(step * m for m in (1, 2, 2.5, 5, 10, 20) if span / (step * m) <= most)
-    first, last = math.ceil(low / worth / step - 1e-9), math.floor(high / worth / step + 1e-9)
-    return [i * step * worth for i in range(first, last + 1)]
-
-
 def _powers(low: float, high: float, base: int, most: int) -> list[float]:
     first = math.ceil(math.log(low, base) - 1e-9)
     last = math.floor(math.log(high, base) + 1e-9)
@@ -511,14 +478,7 @@ def _finish(svg: str, figure: Figure, lang: str, prefix: str, standalone: bool) 
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert size is not None  # matplotlib always writes it
     width, height = (round(float(number)) for number in size.groups())
-    name = escape(_NOT_XML.sub("\ufffd", figure.title[lang]))
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-        f' class="pd-fig" role="img" lang="{HTML_LANG[lang]}" aria-label="{name}"'
-        f' width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-        f' style="font-family: var(--pd-fig-font, {_FONTS})">\n'
-    )
-    drawn = head + body + "\n"
+    drawn = head(figure.title[lang], lang, width, height) + body + "\n"
     return as_file(drawn) if standalone else drawn
 
 

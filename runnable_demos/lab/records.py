@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
-from runnable_demos.lab import files
-from runnable_demos.lab.metrics import Record
+from runnable_demos.lab import files, mechanisms
+from runnable_demos.lab.metrics import Figure, Record
 
 FORMAT = 2
 
@@ -127,6 +127,8 @@ def _refuse(where: str, wanted: str, value: Any) -> NoReturn:
 def _decode_dataclass(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         _refuse(where, "an object", value)
+    if kind is Figure:
+        kind = next((own for field, own in mechanisms.BY_FIELD.items() if field in value), Figure)
     hints = get_type_hints(kind)
     fields = dataclasses.fields(kind)
     needed = {

@@ -48,3 +48,12 @@ def scale_for(values: Iterable[float], unit: Unit, binary: bool = False) -> Scal
         return Scale(unit, 1.0)
     worth, prefix = next((p for p in prefixes if largest >= p[0]), prefixes[-1])
     return Scale(prefix + unit, worth)
+
+
+def round_places(low: float, high: float, worth: float, most: int) -> list[float]:
+    """At most ``most`` round places between ``low`` and ``high``, round in units of ``worth``."""
+    span = (high - low) / worth
+    step = 10.0 ** math.floor(math.log10(span / most))
+    step = next(step * m for m in (1, 2, 2.5, 5, 10, 20) if span / (step * m) <= most)
+    first, last = math.ceil(low / worth / step - 1e-9), math.floor(high / worth / step + 1e-9)
+    return [i * step * worth for i in range(first, last + 1)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runnable_demos.lab import figures, records
+from runnable_demos.lab.lettering import wrap
 from runnable_demos.lab.metrics import Axis, Category, Figure, Series
 from runnable_demos.lab.scales import scale_for
 
@@ -184,7 +185,7 @@ def test_numbers_are_written_with_their_unit(
 )
 def test_long_titles_are_wrapped(text: str, lines: list[str]) -> None:
     """Lines break at spaces and between 汉字, and a single long word stands alone."""
-    assert figures.wrap(text, 5.9 * 10, 10) == lines
+    assert wrap(text, 5.9 * 10, 10) == lines
 
 
 def test_powers_are_written_as_powers() -> None:

@@ -5,6 +5,7 @@ Real ranks also execute orders that no schedule gives, to show that the demo wou
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from runnable_demos.lab import ranks
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Result
 from runnable_demos.pipeline_schedule import (
     PRESETS,
@@ -28,6 +30,7 @@ from runnable_demos.pipeline_schedule import (
     play,
     run,
 )
+from tests.demos import sketched
 
 CONFIG = PRESETS["small"]
 P, M = CONFIG.ranks, CONFIG.micro_batches
@@ -155,6 +158,28 @@ def test_theory_and_computation_meet_in_the_figures(result: Result) -> None:
     assert flat.y == (M,) * P
     assert falling.y == tuple(P - i for i in range(P))
     assert slanted.y == tuple(P + (P - 1 - 2 * i) / 2 for i in range(P))
+
+
+def test_lanes_show_when_each_operation_ran(result: Result) -> None:
+    """GPipe in closed form, 1F1B by hand; each interleaved stage runs once, after what it needs, half as long."""
+    piped, alternating, chunked = (figure for figure in result.figures if isinstance(figure, Lanes))
+    forwards = {(i, f"F{k + 1}", i + k, i + k + 1) for i in range(P) for k in range(M)}
+    first = M + P - 1  # the slot in which the last stage begins its first backward
+    backwards = {
+        (i, f"B{k + 1}", start, start + 2)
+        for i in range(P) for k in range(M) for start in [first + 2 * (P - 1 - i) + 2 * k]
+    }  # fmt: skip
+    assert {(s.row, s.label, s.start, s.end) for s in piped.spans} == forwards | backwards
+    assert alternating.spans == sketched.one_f_one_b(P, M)
+    when = {(s.kind, s.row, s.label): (s.start, s.end) for s in chunked.spans}
+    chunks = [(kind, i) for kind in ("forward", "forward_later") for i in range(P)]
+    chunks += [(k.replace("forward", "backward"), i) for k, i in reversed(chunks)]
+    assert len(when) == len(chunked.spans) == len(chunks) * M
+    for k in range(1, M + 1):
+        way = [when[kind, i, f"{kind[0].upper()}{k}"] for kind, i in chunks]
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(way))
+        assert [end - start for start, end in way] == [0.5] * 2 * P + [1.0] * 2 * P
+    assert max(span.end for span in chunked.spans) == 3 * M * (1 + (P - 1) / (2 * M))
 
 
 def test_checkpointed_stages_keep_their_ends(result: Result) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runnable_demos import zero_stages
+from runnable_demos.lab.mechanisms import Shards
 from runnable_demos.lab.metrics import Result
 from runnable_demos.zero_stages import PRESETS, run
 from tests.demos.told import told
@@ -45,6 +46,29 @@ def test_states_are_the_formula_to_the_byte(result: Result, stage: int) -> None:
     assert value(result, f"stage{stage}_optimizer") == pytest.approx(optimizer, rel=1e-12)
     total = parameters + gradients + optimizer
     assert value(result, f"stage{stage}_states") == pytest.approx(total, rel=1e-12)
+
+
+def test_shards_make_up_what_they_are_cut_from(result: Result) -> None:
+    """What a stage divides is cut in N pieces that lie end to end; all else every rank holds whole."""
+    figure = next(figure for figure in result.figures if isinstance(figure, Shards))
+    cut_from = {"optimizer": 1, "gradients": 2, "parameters": 2}  # FSDP2 shards these in stage 2
+    for stage in range(4):
+        names = ["parameters", "gradients", "optimizer", *["gathered"] * (stage == 2)]
+        assert set(figure.wholes(stage)) == set(names)
+        for name in names:
+            held = [b for b in figure.boxes if (b.group, b.kind) == (stage, name)]
+            size = {"parameters": 4, "gathered": 4, "gradients": 4}.get(name, 8)
+            assert held[0].whole == pytest.approx(size, rel=N * LAYERS * COUNTER)
+            assert len(held) == N
+            if stage >= cut_from.get(name, 4):
+                edges = [0.0, *(box.end for box in held)]
+                assert [box.start for box in held] == edges[:-1]
+                assert edges[-1] == held[0].whole
+                assert edges[1] == pytest.approx(size / N, rel=N * LAYERS * COUNTER)
+            else:
+                assert {(box.start, box.end) for box in held} == {(0, held[0].whole)}
+        formula = sum(FORMULA[stage][:3]) + FORMULA[stage][3] * COUNTER + 4 * (stage == 2)
+        assert figure.held(stage, 0) == pytest.approx(formula, rel=1e-12)
 
 
 def test_only_stage_two_of_fsdp_keeps_gathered_parameters(result: Result) -> None:

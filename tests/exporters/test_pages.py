@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from generator.edition import pages
-from generator.edition.edition import Edition
+from generator.edition.edition import Edition, bind
 from generator.evidence.values import shown
 from runnable_demos.lab.metrics import Axis, Category, Figure, Kind, Metric, Series
+from tests.demos.sketched import LIFETIMES, SCHEDULE, STAGES, TILES
 from tests.exporters.conftest import of_kind
 
 BOTH = {"zh": "零", "en": "zero"}
@@ -101,6 +102,50 @@ def test_a_figure_with_names_on_its_axis_has_them_in_its_table() -> None:
         [{"zh": "甲", "en": "a"}, "5"],
         [{"zh": "乙", "en": "b"}, "6"],
     ]
+
+
+def test_a_mechanism_has_a_table_of_its_parts() -> None:
+    """Heads in both languages, then a row a part, with the names of its row and kind."""
+    heads, first, *_ = pages.part_rows(LIFETIMES)
+    assert [head["en"] for head in heads if isinstance(head, dict)] == [
+        "tensor", "kind", "from", "to", "note",
+    ]  # fmt: skip
+    assert first == [
+        {"zh": "词嵌入的输出", "en": "output of the embedding"},
+        {"zh": "存下", "en": "saved"}, "0 ms", "9 ms", "",
+    ]  # fmt: skip
+    *_, last = pages.part_rows(TILES)
+    assert last == [{"zh": "3", "en": "3"}] * 2 + [{"zh": "还没到", "en": "to come"}, ""]
+    *_, last = pages.part_rows(STAGES)
+    assert last[1:] == [
+        "3",
+        {"zh": "优化器状态", "en": "optimizer states"},
+        "18 GB",
+        "24 GB",
+        "24 GB",
+    ]
+
+
+def test_a_mechanism_is_drawn_for_both_screens(edition: Edition) -> None:
+    """In the text of a card two drawings stand together, in the vault's file one; all ids differ."""
+    key = ("float_sums", "cpu")
+    record = edition.library.evidence.records[key]
+    figure = replace(SCHEDULE, name="error")
+    other = replace(record, result=replace(record.result, figures=(figure,)))
+    evidence = replace(edition.library.evidence, records={key: other})
+    changed = bind(replace(edition.library, evidence=evidence), edition.demos)
+    page = pages.article(
+        changed, changed.library.cards["rounding"], pages.SiteAddresses("cards/rounding/")
+    )
+    for lang in ("zh", "en"):
+        start = page.index(f'id="fig-float_sums-error-{lang}"')
+        drawn = page[start : page.index("</figure>", start)]
+        assert re.findall(r'<svg[^>]* width="(\d+)"', drawn) == ["720", "360"]
+        assert drawn.count('<div class="pd-drawings">') == 1
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert page.count("<td>F1</td>") == 4
+    assert changed.figure_file(other, figure, "zh").count("<svg") == 1
 
 
 def test_what_is_refuted_is_printed_as_it_is_said(edition: Edition) -> None:

@@ -273,6 +273,21 @@ def test_figures_come_in_both_languages_with_their_data(edition: Edition, card: 
     assert len(figure.all("tbody")[0].all("tr")) == len(points)
 
 
+def test_a_figure_in_the_text_stands_once(trees: dict[str, Element]) -> None:
+    """One drawing a language, in its half, over its caption; the evidence has its data and leads there."""
+    page = trees["cards/rounding/"]
+    figures = page.all("figure", class_="pd-figure")
+    assert [each["id"] for each in figures] == [
+        f"fig-float_sums-error-{lang}" for lang in ("zh", "en")
+    ]
+    for figure, half in zip(figures, ("zh-Hans", "en"), strict=True):
+        assert [svg["lang"] for svg in figure.all("svg")] == [half]
+        assert figure.all("figcaption")[0].all("a")[0]["data-verdict"] == "proven"
+    placed = page.all("div", class_="pd-demo")[0].all("div", class_="pd-placed")[0]
+    assert [a["href"] for a in placed.all("a")] == [f"#{each['id']}" for each in figures]
+    assert len(placed.all("tbody")[0].all("tr")) > 3
+
+
 def test_what_is_refuted_stands_beside_what_was_measured(trees: dict[str, Element]) -> None:
     """The number that is said is struck through; the measured one leads to its row."""
     said = trees["cards/float-bytes/"].all("table", class_="pd-said")[0].all("tbody")[0].all("tr")

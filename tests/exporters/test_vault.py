@@ -265,17 +265,37 @@ def test_names_of_files_are_possible_everywhere_and_no_two_alike(hard: Path) -> 
 
 
 def test_every_link_leads_to_a_note_and_a_block_in_it(hard: Path) -> None:
-    """A wikilink names a file of the vault, and its block id stands in that file."""
+    """A wikilink names a file of the vault, and its block id or heading stands in that file."""
     found = notes(hard)
     files = {file.name for file in hard.rglob("*")}
     count = 0
     for name, note in found.items():
         for target, block in links(note):
             assert not target or target in found or target in files, (name, target)
-            if block:
+            half, heading, section = block.partition("#")
+            if heading:
+                text = found[target or name].split(f"\n# {half}\n")[1]
+                assert f"\n## {section}\n" in text, (name, target, block)
+            elif block:
                 assert block in BLOCK_ID.findall(found[target or name]), (name, target, block)
             count += 1
     assert count > 30
+
+
+def test_a_figure_stands_where_the_card_has_it_and_the_evidence_leads_there(hard: Path) -> None:
+    """The file of its own language over its caption; below, the sections it stands in, and no second picture."""
+    note = notes(hard)["rounding"]
+    assert (
+        "\n\n![[float-sums-error-zh.svg]]\n逐个相加，误差随个数 $n$ 增长；"
+        "[[#^ev-float-sums|补偿之后更准]]\n\n" in note
+    )
+    assert (
+        note.count("![[float-sums-error-zh.svg]]")
+        == note.count("![[float-sums-error-en.svg]]")
+        == 1
+    )
+    leads = re.findall(r"\[\[#([^|^\]#]+)#([^|\]#]+)\|", note)
+    assert leads == [("中文", "推导"), ("English", "Derivation")]
 
 
 def test_block_ids_are_allowed_and_unique(hard: Path) -> None:
