@@ -75,7 +75,7 @@ def test_notes_hold_no_html_and_nothing_that_a_plugin_runs(notes: dict[str, str]
                 fences.add(token.info)
             if token.type == "code_inline":
                 assert not re.match(r"\s*\$?=", token.content), (name, token.content)
-    assert fences == {"js", "sh", "text"}
+    assert fences == {"js", "python", "sh", "text"}
 
 
 def test_notes_show_what_was_said(notes: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from generator.cards import prose
-from generator.cards.model import Card, Claim, Fact
+from generator.cards.model import Card, Claim, Fact, Fence
 from generator.cards.parse import parse
 from generator.evidence import fact_file
 from generator.evidence.facts import PublicFact
@@ -42,6 +42,10 @@ class Resolver:
     def fact(self, link: Fact) -> PublicFact | None:
         """The fact of the small base, if it has it."""
         return FACTS.find(link)
+
+    def printed(self, card: Card, fence: Fence) -> str | None:
+        """Each fence prints its own code, under the name of its card."""
+        return f"{card.id}\n{fence.code}"
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists."""

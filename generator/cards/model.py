@@ -10,6 +10,7 @@ Comments are gone. Tokens are shared and must not be changed.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -159,6 +160,19 @@ Link = Claim | Fact | Citation | Given | CardLink | WebLink
 
 
 @dataclass(frozen=True, slots=True)
+class Fence:
+    """A fence ```` ```python run ````: code that is run; ``place`` is where its first line stands."""
+
+    place: Place
+    code: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the code, by which its record is known."""
+        return hashlib.sha256(self.code.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """A follow-up (``title`` is the question) or a pitfall (``title`` is empty), known by its id."""
 
@@ -220,6 +234,8 @@ class Card:
     sections: Mapping[Lang, Mapping[SectionName, Section]]
     digest: str
     """SHA-256 of the file's text: what is made of the card alone depends on this and ``path``."""
+    fences: tuple[Fence, ...] = ()
+    """The fences that are run, each code once, at its first place."""
 
     def links(self) -> Iterator[Link]:
         """Every link of the card, language by language, section by section."""

@@ -26,6 +26,7 @@ from generator.cards.model import (
     Claim,
     Device,
     Fact,
+    Fence,
     LearningPath,
     Module,
 )
@@ -156,6 +157,7 @@ class Edition:
                 if key in evidence.records
             ],
             [self.fact(link) for link in card.facts()],
+            [self.printed(card, fence) for fence in card.fences],
             module and (module.id, module.code, module.title, module.summary, module.topics),
             [(name, self._face(name)) for names in ways for name in names],
             ways,
@@ -239,6 +241,11 @@ class Edition:
         """The public fact that ``link`` states; ``None`` where it cannot stand, as in a draft."""
         found = self.library.stated[link]
         return found if isinstance(found, PublicFact) else None
+
+    def printed(self, card: Card, fence: Fence) -> str | None:
+        """What a fence of ``card`` printed; ``None`` where its code, as it stands, was not recorded."""
+        found = self.library.fences.printed(card.id, fence)
+        return found.output if found else None
 
     def facts(self, card: Card) -> tuple[PublicFact, ...]:
         """The public facts that ``card`` states, each once, in their order there."""
@@ -425,6 +432,9 @@ class _Resolver:
 
     def fact(self, link: Fact) -> PublicFact | None:
         return self.edition.fact(link)
+
+    def printed(self, card: Card, fence: Fence) -> str | None:
+        return self.edition.printed(card, fence)
 
     def is_written(self, card: str) -> bool:
         return card in self.edition.library.cards

@@ -15,7 +15,7 @@ from generator.names import suggest
 from generator.problems import Problem
 from runnable_demos.lab.metrics import Metric, Record
 
-DRAFTABLE = ("claim", "fact", "evidence")
+DRAFTABLE = ("claim", "fact", "evidence", "fence-stale", "fence-unrecorded")
 """How the codes of problems with numbers begin; a draft shows such numbers as stale."""
 
 State = Literal["proven", "bounded", "sampled", "measured", "computed", "refuted", "stale"]

@@ -201,7 +201,12 @@ class _CardNote:
         ]
 
     def _half(self, lang: Lang) -> Iterator[str]:
-        writer = Writer(lang, self._link_writer(lang), lambda name: addresses.block(name, lang))
+        writer = Writer(
+            lang,
+            self._link_writer(lang),
+            lambda name: addresses.block(name, lang),
+            lambda fence: self.edition.printed(self.card, fence),
+        )
         for name, section in self.card.sections[lang].items():
             yield f"## {SECTION_HEADINGS[name][lang]}"
             if section.tokens:

@@ -24,12 +24,14 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from generator import words
+from generator.cards import fences
 from generator.cards.model import (
     Card,
     CardLink,
     Citation,
     Claim,
     Fact,
+    Fence,
     Given,
     Item,
     Link,
@@ -40,6 +42,7 @@ from generator.evidence.facts import PublicFact
 from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName, Text
 from generator.line_ends import line_end
 from generator.render.markup import vouched
+from generator.render.printed import caption
 from generator.tex.mathml import mathml
 
 
@@ -51,6 +54,9 @@ class Resolver(Protocol):
 
     def fact(self, link: Fact) -> PublicFact | None:
         """The public fact that a link states; ``None`` where it cannot stand, as in a draft."""
+
+    def printed(self, card: Card, fence: Fence) -> str | None:
+        """What a fence of a card printed when it was run; ``None`` where it was not, as in a draft."""
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists; a link to a planned one is plain text."""
@@ -212,7 +218,18 @@ class _Writer:
         return f'<div class="pd-math">{mathml(token.content, display=True)}</div>'
 
     def _fence(self, token: Token) -> str:
-        return code(token.content, token.info.split()[0] if token.info.strip() else "")
+        listing = code(token.content, token.info.split()[0] if token.info.strip() else "")
+        run = fences.fence(token)
+        return listing + self._printed(run) if run else listing
+
+    def _printed(self, fence: Fence) -> str:
+        """What a fence printed, below it; it is in no language of the reader's."""
+        output = self.resolver.printed(self.card, fence)
+        said = f'<p class="pd-prints">{escape(caption(output)[self.lang])}</p>'
+        if not output:
+            return said
+        text = escape(output.removesuffix("\n"), quote=False)
+        return f'<div class="pd-printed">{said}<pre lang="" tabindex="0"><code>{text}</code></pre></div>'
 
     def _code_block(self, token: Token) -> str:
         return code(token.content, "")
@@ -329,7 +346,7 @@ _CLEANER = nh3.Cleaner(
         "div": {"class", "data-kind", "tabindex"},
         "ol": {"start"},
         "p": {"class"},
-        "pre": {"class", "tabindex"},
+        "pre": {"class", "lang", "tabindex"},
         "span": {"class"},
         "td": {"align"},
         "th": {"align"},
