@@ -19,9 +19,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from generator.cards import syllabus
+from generator.cards import parse, syllabus
 from generator.cards.front_matter import FrontMatter
 from generator.evidence import fact_file
+from generator.evidence.fence_records import FenceRecord, Printout
 from generator.lang import LANGS
 from runnable_demos.lab import records
 from runnable_demos.lab.metrics import Record
@@ -238,6 +239,10 @@ def half(lang: str) -> str:
 {code[3]}
 ```
 
+````python run
+# {code[4]}
+````
+
 ## {heads[5]}
 
 ### {heads[11]}
@@ -344,3 +349,18 @@ def write(folder: Path) -> None:
     for name, needed, formerly in (("one", [], ["before"]), ("two", ["one", "planned"], [])):
         file = folder / "cards" / "module" / f"{name}.md"
         file.write_text(card(name, needed, formerly), encoding="utf-8")
+        write_printouts(file, demos / "evidence")
+
+
+def write_printouts(file: Path, evidence: Path) -> None:
+    """Write the record of a card's fences, each of which has printed an attack."""
+    read, _ = parse.parse(file.read_text(encoding="utf-8"), str(file))
+    assert read
+    printed = tuple(
+        Printout(each.digest, f"{attack()}\n```\n", {"python": attack()}, "2026-11-29")
+        for each in read.fences
+    )
+    assert printed
+    path = evidence / "cards" / f"{read.id}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(records.dumps(FenceRecord(read.id, printed)), encoding="utf-8")

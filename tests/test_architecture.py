@@ -48,7 +48,7 @@ NEVER = {
 
 OPEN_TO_THE_GENERATOR = {
     "metrics", "records", "provenance", "discovery", "figures", "colours", "files", "table", "words",
-    "scales", "mechanisms",
+    "scales", "lifetime", "mechanisms",
 }  # fmt: skip
 """What the generator reads of the laboratory; none of it needs torch."""
 

@@ -699,6 +699,7 @@ DEFAULTS = {
     "--cards": "cards",
     "--demos": "(runnable_demos beside the cards, else proofdeck's own)",
     "--evidence": "(DEMOS/evidence)",
+    "--fence-limit": "20.0",
     "--lang": "(the terminal's)",
     "--out": "dist",
     "--time-limit": "600.0",

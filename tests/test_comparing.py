@@ -358,5 +358,5 @@ def test_measured_metrics_are_replayed() -> None:
 
 def test_another_environment_is_named() -> None:
     """Another version of torch is a reason for a difference, and so it is said."""
-    changes = environment_changes(record(), record(environment={"torch": "2.14.0"}))
+    changes = environment_changes(record().environment, {"torch": "2.14.0"})
     assert changes == (Difference("torch", "2.13.0", "2.14.0"),)

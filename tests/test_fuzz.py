@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from generator import checks, exporters
 from generator.cards import syllabus
-from generator.cards.model import Card
+from generator.cards.model import Card, Fence
 from generator.cards.parse import parse
 from generator.checks import Base
 from generator.edition.edition import bind
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
-from generator.evidence import fact_file
+from generator.evidence import fact_file, fence_records
 from generator.evidence.evidence import load_evidence
 from generator.exporters import handbook, vault
 from generator.library import library
@@ -43,6 +43,7 @@ CARD = Path(PATH).read_text(encoding="utf-8")
 MODULES = (BASE / "cards" / "modules.yml").read_text(encoding="utf-8")
 FACTS = (BASE / "cards" / "facts.yml").read_text(encoding="utf-8")
 RECORD = (BASE / "runnable_demos/evidence/float_sums.cpu.json").read_text(encoding="utf-8")
+PRINTED = (BASE / "runnable_demos/evidence/cards/kahan-sum.json").read_text(encoding="utf-8")
 
 EXAMPLES = int(os.environ.get("PROOFDECK_FUZZ", "25"))
 LONGEST_MESSAGE = 400
@@ -82,7 +83,7 @@ def sound(problems: Iterable[Problem], text: str, path: str) -> None:
 
 
 class _Everything:
-    """Every card is written, every claim holds, and no fact is known."""
+    """Every card is written, every claim holds, no fact is known, and each fence prints its own code."""
 
     def verdict(self, claim: object) -> str:  # noqa: ARG002
         return "proven"
@@ -99,6 +100,9 @@ class _Everything:
     def is_drawn(self, link: object) -> bool:  # noqa: ARG002
         return True
 
+    def printed(self, card: object, fence: Fence) -> str:  # noqa: ARG002
+        return fence.code
+
     def is_written(self, card: str) -> bool:  # noqa: ARG002
         return True
 
@@ -114,7 +118,8 @@ def used(text: str) -> None:
             return
         others = [each for name, each in LOADED.cards.items() if name != card.id]
         cards = (*others, card)
-        base = Base(Contents(LOADED.root, PLAN, cards, frozenset(), LOADED.evidence, LOADED.facts))
+        known = (LOADED.evidence, LOADED.facts, LOADED.fences)
+        base = Base(Contents(LOADED.root, PLAN, cards, frozenset(), *known))
         found = checks.run(base)
         sound(found, text, PATH)
         _drawn(card)
@@ -156,6 +161,7 @@ MARKS = st.sampled_from(
      "<!-- #i often asks=i -->", "<!-- #j strong red-flag x=",
      "\n\n![x](figure:float_sums/error)\n\n", "![x](figure:float_sums/error@h200)",
      "![", "](figure:float_sums/error)", "![[4×](claim:float_sums/additions_ratio)](figure:a/b 'c')",
+     "\n```python run\n",
      "[8 B](claim:float_sums/bytes_per_number)", "[x](card:rounding)", "[x](card:rounding#", "<https://x.org>",
      "<a@b.org>", "[<https://x.org>](card:rounding)", "[a](https://x.org 'b')", "[a](https%3A//x.org)", "[r]: x",
      "[r]: https://x.org 'y'", "[r]", "[^1]", "<b>", "</b>", "<!-- #i -->", "<!--", "-->", "&amp;", "&#0;",
@@ -316,4 +322,19 @@ def test_any_record(at: int, length: int, text: str) -> None:
         evidence, problems = load_evidence(Path(folder), BASE / "runnable_demos")
         assert problems or json.loads(changed) == json.loads(RECORD)
         assert not evidence.records or changed.split() == RECORD.split() or problems == []
+        sound(problems, changed, str(file))
+
+
+@given(st.integers(0, len(PRINTED)), st.integers(0, 40), TEXTS)
+@fuzzed
+def test_any_record_of_fences(at: int, length: int, text: str) -> None:
+    """One that was cut, edited or overwritten is named, and nothing is shown as printed."""
+    changed = PRINTED[:at] + text + PRINTED[at + length :]
+    with tempfile.TemporaryDirectory() as folder, bounded():
+        file = Path(folder) / "cards" / "kahan-sum.json"
+        file.parent.mkdir()
+        file.write_text(changed, encoding="utf-8", errors="surrogatepass")
+        found, problems = fence_records.load(Path(folder))
+        assert bool(problems) != bool(found.records)
+        assert problems or json.loads(changed) == json.loads(PRINTED)
         sound(problems, changed, str(file))

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from generator import checks
 from generator.cache import NOTHING_KEPT, Cache
 from generator.cards.model import Card
-from generator.edition.edition import bind
+from generator.edition.edition import Edition, bind
 from generator.edition.website import website
 from generator.evidence.facts import PublicFact
 from generator.exporters import handbook, vault
@@ -215,10 +216,24 @@ def another_figure(folder: Path, turn: random.Random) -> None:
         edit(turn.choice(cards(folder)), pattern, other, turn)
 
 
+def another_printout(folder: Path, turn: random.Random) -> None:
+    """What a fence printed, or a fence that has not been run, or its record in pieces, or as it was."""
+    name = "runnable_demos/evidence/cards/kahan-sum.json"
+    record = json.loads((BASE / name).read_text("utf-8"))
+    del record["digest"]
+    record["fences"][0]["output"] = f"{turn.randrange(9)}\n"
+    other = json.dumps({**record, "digest": records._digest(record)})
+    ours = (BASE / name).read_text("utf-8")
+    (folder / name).write_text(
+        turn.choice([other, other, ours, ours.replace("1000", "1")]), "utf-8"
+    )
+    edit(turn.choice(cards(folder)), r"^naive = 0\.0$", "naive = 0", turn)
+
+
 EDITS: list[Callable[[Path, random.Random], None]] = [
     another_word, another_title, another_question, another_level, other_prerequisites, a_link, another_number,
     a_formula, a_copy, a_rename, a_deletion, another_syllabus, another_run, another_demo,
-    a_broken_record, another_fact, another_calculation, another_figure,
+    a_broken_record, another_fact, another_calculation, another_figure, another_printout,
 ]  # fmt: skip
 
 
@@ -250,8 +265,6 @@ def test_a_build_that_forgets_a_change_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Were other cards' titles no part of what a page depends on, a new title would not be seen on them."""
-    from generator.edition.edition import Edition  # noqa: PLC0415 - the class that is spoilt
-
     monkeypatch.setattr(Edition, "_face", lambda *_: "the same face")
     folder = tmp_path / "base"
     shutil.copytree(BASE, folder)
@@ -318,6 +331,23 @@ def test_a_run_that_only_a_figure_names_is_seen(
     with_point(3.0)
     made, clean = with_point(4.0)
     assert made != clean
+
+
+def test_a_build_that_forgets_what_was_printed_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were the outputs of fences no part of what a page depends on, another one would not be seen on it."""
+    folder = tmp_path / "base"
+    shutil.copytree(BASE, folder)
+    cache = Cache(tmp_path / "cache")
+    context = Edition._context
+    monkeypatch.setattr(
+        Edition, "_context", lambda self, card: context(self, replace(card, fences=()))
+    )
+    outputs(folder, cache)
+    monkeypatch.setattr(random.Random, "choice", lambda _, among: among[0])  # another output
+    another_printout(folder, random.Random())
+    assert outputs(folder, cache) != outputs(folder, NOTHING_KEPT)
 
 
 def test_one_edit_makes_one_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from generator.lab import keeper
 from generator.lab import runs as laboratory
-from generator.lab.runs import Order, Run, RunFailed
+from generator.lab.runs import DemoRun, Order, RunFailed
 from runnable_demos.lab import records
 
 FAMILY = """
@@ -386,7 +386,7 @@ def fails(base: Path, *changes: str, seconds: float = PATIENCE) -> RunFailed:
     """How a run of the sample demo fails."""
     order = Order("sample", "small", "cpu", changes)
     with pytest.raises(RunFailed) as failed:
-        Run(order, base / "runnable_demos", seconds).record(quiet, quiet)
+        DemoRun(order, base / "runnable_demos", seconds).record(quiet, quiet)
     return failed.value
 
 
@@ -472,7 +472,7 @@ def test_no_room_for_a_folder_is_one_sentence(
 
 def test_what_a_killed_recording_left_is_cleared(tmp_path: Path, base: Path) -> None:
     """The half file of a dead process is used up by the next recording of the same demo."""
-    made = Run(Order("sample", "small", "cpu", ("file=",)), base / "runnable_demos", PATIENCE)
+    made = DemoRun(Order("sample", "small", "cpu", ("file=",)), base / "runnable_demos", PATIENCE)
     record = made.record(quiet, quiet)
     folder = tmp_path / "evidence"
     folder.mkdir()

@@ -13,7 +13,7 @@ import pytest
 from markupsafe import Markup
 
 from generator.cards import prose
-from generator.cards.model import Calc, Card, Claim, Fact, FigureLink, Param, Scenario
+from generator.cards.model import Calc, Card, Claim, Fact, Fence, FigureLink, Param, Scenario
 from generator.cards.parse import parse
 from generator.evidence import derived, fact_file, settings
 from generator.evidence.derived import Derived
@@ -62,6 +62,10 @@ class Resolver:
     def is_drawn(self, link: FigureLink) -> bool:
         """Whether there is a figure of that name."""
         return link.figure != "undrawn"
+
+    def printed(self, card: Card, fence: Fence) -> str | None:
+        """Each fence prints its own code, under the name of its card."""
+        return f"{card.id}\n{fence.code}"
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists."""

@@ -150,6 +150,20 @@ def test_facts_come_with_it(program: Path, folder: Path) -> None:
     assert "no `facts.yml` has an entry `toy-gpu`" in done.stdout
 
 
+def test_code_on_a_card_is_run_by_it(program: Path, folder: Path) -> None:
+    """Its fence is verified, and recorded among the evidence of the base once it has changed."""
+    shutil.copytree(BASE, folder / "base")
+    verify = [program, "verify", "kahan-sum", "--cards", "base/cards"]
+    assert "1 agrees" in _run(verify, folder).stdout
+    card = folder / "base" / "cards" / "numerics" / "kahan-sum.md"
+    text = card.read_text(encoding="utf-8")
+    card.write_text(text.replace("one by one", "in turn"), encoding="utf-8")
+    assert "fence-stale" in _run(verify, folder, code=1).stdout
+    assert "1 recorded" in _run([*verify, "--record"], folder).stdout
+    kept = folder / "base" / "runnable_demos" / "evidence" / "cards" / "kahan-sum.json"
+    assert "in turn" in kept.read_text(encoding="utf-8")
+
+
 def test_what_is_missing_is_said_in_words_that_hold_there(program: Path, folder: Path) -> None:
     """A base that is not there, a torch that is not installed, a library that is gone."""
     assert "no-folder" in _run([program, "check"], folder, code=2).stdout

@@ -11,6 +11,7 @@ caption, and a ``figure_close``. Comments are gone. Tokens are shared and must n
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -192,6 +193,19 @@ Link = Claim | Param | Fact | Calc | Citation | Given | CardLink | WebLink
 
 
 @dataclass(frozen=True, slots=True)
+class Fence:
+    """A fence ```` ```python run ````: code that is run; ``place`` is where its first line stands."""
+
+    place: Place
+    code: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the code, by which its record is known."""
+        return hashlib.sha256(self.code.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """A follow-up (``title`` is the question), a pitfall or a point (``title`` is empty), known by its id.
 
@@ -289,6 +303,8 @@ class Card:
     sections: Mapping[Lang, Mapping[SectionName, Section]]
     digest: str
     """SHA-256 of the file's text: what is made of the card alone depends on this and ``path``."""
+    fences: tuple[Fence, ...] = ()
+    """The fences that are run, each code once, at its first place."""
 
     @property
     def converted(self) -> bool:

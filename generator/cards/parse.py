@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import PurePath
 from typing import TypeVar
 
 from markdown_it.token import Token
 
-from generator.cards import front_matter, links, markdown
+from generator.cards import fences, front_matter, links, markdown
 from generator.cards.front_matter import FrontMatter
 from generator.cards.model import (
     Card,
@@ -99,6 +99,10 @@ def parse(text: str, path: str) -> tuple[Card | None, list[Problem]]:
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
             card = _card(reading.values, reading.places, halves, path, digest)
             body.problems += _unused(card)
+            sections = (section for half in card.sections.values() for section in half.values())
+            run, found = fences.of_sections(sections)
+            card = replace(card, fences=run)
+            body.problems += found
     return card, sorted(body.problems)
 
 

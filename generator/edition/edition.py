@@ -27,6 +27,7 @@ from generator.cards.model import (
     Claim,
     Device,
     Fact,
+    Fence,
     FigureLink,
     LearningPath,
     Module,
@@ -193,6 +194,7 @@ class Edition:
             [_told(self.setting(link)) for link in card.params()],
             [self.fact(link) for link in card.facts()],
             [_told(self.derived(link)) for link in card.calcs()],
+            [self.printed(card, fence) for fence in card.fences],
             module and (module.id, module.code, module.title, module.summary, module.topics),
             [(name, self._face(name)) for names in ways for name in names],
             ways,
@@ -315,6 +317,11 @@ class Edition:
         """The public fact that ``link`` states; ``None`` where it cannot stand, as in a draft."""
         found = self.library.stated[link]
         return found if isinstance(found, PublicFact) else None
+
+    def printed(self, card: Card, fence: Fence) -> str | None:
+        """What a fence of ``card`` printed; ``None`` where its code, as it stands, was not recorded."""
+        found = self.library.fences.printed(card.id, fence)
+        return found.output if found else None
 
     def facts(self, card: Card) -> tuple[PublicFact, ...]:
         """The public facts that ``card`` states, or calculates with, each once, in their order there."""
@@ -575,6 +582,9 @@ class _Resolver:
 
     def is_drawn(self, link: FigureLink) -> bool:
         return self.edition.is_drawn(link)
+
+    def printed(self, card: Card, fence: Fence) -> str | None:
+        return self.edition.printed(card, fence)
 
     def is_written(self, card: str) -> bool:
         return card in self.edition.library.cards

@@ -15,7 +15,16 @@ from generator.names import suggest
 from generator.problems import Problem
 from runnable_demos.lab.metrics import Figure, Metric, Record
 
-DRAFTABLE = ("claim", "param", "fact", "calc", "figure", "evidence")
+DRAFTABLE = (
+    "claim",
+    "param",
+    "fact",
+    "calc",
+    "figure",
+    "evidence",
+    "fence-stale",
+    "fence-unrecorded",
+)
 """How the codes of problems with numbers and figures begin; a draft shows such numbers as stale."""
 
 State = Literal["proven", "bounded", "sampled", "measured", "computed", "refuted", "stale"]

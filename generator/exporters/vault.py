@@ -226,7 +226,11 @@ class _CardNote:
             return _embedded(link.demo, link.figure, link.device, lang)
 
         writer = Writer(
-            lang, self._link_writer(lang), figure, lambda name: addresses.block(name, lang)
+            lang,
+            self._link_writer(lang),
+            figure,
+            lambda name: addresses.block(name, lang),
+            lambda fence: self.edition.printed(self.card, fence),
         )
         if self.card.question:
             yield callout("question", escaped(self.card.question[lang]), "")

@@ -9,11 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from generator.evidence.values import exact
 from runnable_demos.lab.mechanisms import BY_FIELD, Mechanism, Part
 from runnable_demos.lab.metrics import Figure, Kind, Metric, Parameter, Record, Result, Series
+
+State = Literal["agrees", "differs", "failed", "recorded"]
+"""What becomes of a record when it is made again."""
 
 DRIFT = 10
 """How far a bounded value may move within its bound: rounding differs between processors by a
@@ -222,6 +225,8 @@ def replay(recorded: Record | None, found: Record) -> Record:
     return dataclasses.replace(found, result=dataclasses.replace(found.result, metrics=metrics))
 
 
-def environment_changes(recorded: Record, found: Record) -> tuple[Difference, ...]:
+def environment_changes(
+    recorded: Mapping[str, str], found: Mapping[str, str]
+) -> tuple[Difference, ...]:
     """How the machine and the versions differ from those of the record; a reason, not a fault."""
-    return tuple(_entries("", recorded.environment, found.environment))
+    return tuple(_entries("", recorded, found))

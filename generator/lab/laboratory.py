@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from generator.evidence import fence_records
 from generator.evidence.evidence import Evidence, load_evidence
+from generator.evidence.fence_records import FenceRecords
 from generator.library.library import PACKAGED_DEMOS, own_demos
 from generator.names import suggest
 from generator.problems import LONGEST_QUOTE, Problem
@@ -48,6 +50,13 @@ class Laboratory:
             os.scandir(self.evidence).close()  # as above
         return load_evidence(self.evidence, self.demos)
 
+    def load_fences(self) -> tuple[FenceRecords, list[Problem]]:
+        """What the fences of the base's cards printed, and what is wrong with those files.
+
+        The program's own evidence holds that of its own cards alone. Raises ``OSError``.
+        """
+        return (FenceRecords(), []) if self.packaged else fence_records.load(self.evidence)
+
     def path(self, record: Record) -> Path:
         """Where a record is kept."""
         return records.record_path(self.evidence, record.demo, record.device)
@@ -70,8 +79,12 @@ def of_base(cards: Path, demos: Path | None, evidence: Path | None) -> Laborator
     return Laboratory(demos, evidence or demos / "evidence", packaged=not (own or evidence))
 
 
-def known(name: str, demos: Mapping[str, Demo]) -> str:
-    """``name``, where a demo is called that. Raises ``Unavailable`` otherwise."""
+def known(name: str, demos: Mapping[str, Demo], cards: Collection[str] = ()) -> str:
+    """``name``, where a demo is called that. Raises ``Unavailable`` otherwise.
+
+    The hint names what is nearest among the demos and the ``cards``.
+    """
     if name not in demos:
-        raise Unavailable(f"there is no demo {name[:LONGEST_QUOTE]!r}", suggest(name, demos))
+        near = suggest(name, [*demos, *cards])
+        raise Unavailable(f"there is no demo {name[:LONGEST_QUOTE]!r}", near)
     return name

@@ -1,4 +1,4 @@
-"""Run demos in processes of their own.
+"""Run demos, and the fences of cards, in processes of their own.
 
 Nothing here imports torch or a demo: a demo is a process that tells its progress line by line.
 It stands under a keeper, which ends with it all that it has started, when the run is over and
@@ -17,11 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from generator.lab import keeper
 from runnable_demos.lab import records
 from runnable_demos.lab.metrics import Record
+
+T = TypeVar("T")
 
 Progress = Callable[[str, float, str], None]
 """Called with a demo's name, the share that is done (0 to 1) and what it is doing."""
@@ -63,35 +65,42 @@ def run(
     order: Order, demos: Path, progress: Progress, note: Note, seconds: float = SECONDS
 ) -> Record:
     """The record of one run. Raises ``RunFailed`` where there is none within so many seconds."""
-    return Run(order, demos, seconds).record(progress, note)
+    return DemoRun(order, demos, seconds).record(progress, note)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may take, and what to do where that is not enough."""
+
+    seconds: float
+    written: int
+    """Bytes, to both streams together."""
+    longer: str
+    quieter: str
+    smaller: str
 
 
 class Run:
-    """One run of a demo, which another thread may stop."""
+    """One run of a Python module under a keeper, which another thread may stop."""
 
-    def __init__(self, order: Order, demos: Path, seconds: float) -> None:
-        self._order = order
+    def __init__(self, name: str, arguments: Sequence[str], limits: Limits) -> None:
+        self._name = name
         self._command = [sys.executable, "-P", "-m", "generator.lab.keeper"]
-        self._command += [sys.executable, "-P", "-m", "runnable_demos", order.demo]
-        self._command += ["--size", order.size, "--device", order.device, "--demos", str(demos)]
-        for change in order.changes:
-            self._command += ["--set", change]
-        self._seconds = seconds
+        self._command += [sys.executable, "-P", "-m", *arguments]
+        self._limits = limits
         self._guard = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped: RunFailed | None = None
         self._written = 0
         self._said = bytearray()
 
-    def record(self, progress: Progress, note: Note) -> Record:
-        """Run it now. Raises ``RunFailed`` with the reason where there is no record."""
+    def result(self, progress: Progress, note: Note) -> Mapping[str, Any]:
+        """Run it now; its last message. Raises ``RunFailed`` with the reason where there is none."""
         process = self._start()
         assert process.stdout is not None  # it was asked for
-        demo = self._order.demo
-        late = RunFailed(
-            f"{demo} did not end within {self._seconds:g} s", "allow it more: --time-limit SECONDS"
-        )
-        clock = threading.Timer(self._seconds, self.stop, [late])
+        seconds = self._limits.seconds
+        late = RunFailed(f"{self._name} did not end within {seconds:g} s", self._limits.longer)
+        clock = threading.Timer(seconds, self.stop, [late])
         ear = threading.Thread(target=self._listen, args=[process], daemon=True)
         try:
             clock.start()
@@ -105,11 +114,8 @@ class Run:
                 keeper.clear()
             ear.join(1)
             process.stdout.close()
-        if "record" in last:
-            try:
-                return records.loads(last["record"])
-            except records.RecordError as error:
-                raise RunFailed(f"{demo} gave a broken record: {error}") from None
+        if last and "error" not in last:
+            return last
         raise self._stopped or self._failure(code, last)
 
     def stop(self, why: RunFailed) -> None:
@@ -142,10 +148,11 @@ class Run:
     def _count(self, written: int) -> None:
         with self._guard:
             self._written += written
-            much = self._written > MOST_BYTES
+            much = self._written > self._limits.written
         if much:
-            message = f"{self._order.demo} wrote more than {MOST_BYTES >> 20} MiB, and was ended"
-            self.stop(RunFailed(message, "a demo tells its progress; it prints no data"))
+            most = self._limits.written >> 20
+            message = f"{self._name} wrote more than {most} MiB, and was ended"
+            self.stop(RunFailed(message, self._limits.quieter))
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         """Keep the end of what goes to standard error."""
@@ -158,11 +165,10 @@ class Run:
     def _follow(
         self, process: subprocess.Popen[bytes], progress: Progress, note: Note
     ) -> Mapping[str, Any]:
-        """Pass on what the demo says until it is silent; returns its result, or its error."""
+        """Pass on what the run says until it is silent; returns its result, or its error."""
         assert process.stdout is not None  # it was asked for
-        demo = self._order.demo
         last: Mapping[str, Any] = {}
-        while line := process.stdout.readline(MOST_BYTES):
+        while line := process.stdout.readline(self._limits.written):
             self._count(len(line))
             if self._stopped:
                 break
@@ -170,32 +176,64 @@ class Run:
                 case {"progress": int() | float() as share, "message": str(words)} if (
                     0 <= share <= 1
                 ):
-                    progress(demo, share, _plain(words))
+                    progress(self._name, share, _plain(words))
                 case {"note": str(words)}:
-                    note(demo, _plain(words))
+                    note(self._name, _plain(words))
                 case {"record": str()} as last:
+                    break
+                case {"printed": str(), "environment": dict()} as last:
+                    break
+                case {"fault": str(), "hint": str(), "lines": list()} as last:
                     break
                 case {"error": str(), "hint": str(), "detail": str(), "code": int()} as last:
                     break
                 case _:
                     shown = ascii(line.decode("utf-8", "replace").rstrip("\n"))[1:61]
                     hint = "standard output is the runner's own; print to standard error"
-                    raise RunFailed(f"{demo} wrote what is no message: {shown}", hint)
+                    raise RunFailed(f"{self._name} wrote what is no message: {shown}", hint)
         return last
 
     def _failure(self, code: int, last: Mapping[str, Any]) -> RunFailed:
-        demo = self._order.demo
+        name = self._name
         if "error" in last:
             detail = _plain(last["detail"], LAST_BYTES)
             return RunFailed(_plain(last["error"]), _plain(last["hint"]), last["code"], detail)
         said = _plain(self._said.decode("utf-8", "replace"), LAST_BYTES)
         signum = -code if code < 0 else code - 128
         if signum == signal.SIGKILL:
-            hint = "free some memory" + (", or choose smaller values" * bool(self._order.changes))
-            return RunFailed(f"{demo} was killed, most likely because memory ran out", hint)
+            message = f"{name} was killed, most likely because memory ran out"
+            return RunFailed(message, self._limits.smaller)
         if signum in set(signal.Signals):
-            return RunFailed(f"{demo} was ended by {signal.Signals(signum).name}", detail=said)
-        return RunFailed(f"{demo} ended with code {code} and no record", detail=said)
+            return RunFailed(f"{name} was ended by {signal.Signals(signum).name}", detail=said)
+        return RunFailed(f"{name} ended with code {code} and no record", detail=said)
+
+
+class DemoRun(Run):
+    """One run of a demo."""
+
+    def __init__(self, order: Order, demos: Path, seconds: float) -> None:
+        arguments = ["runnable_demos", order.demo, "--size", order.size]
+        arguments += ["--device", order.device, "--demos", str(demos)]
+        for change in order.changes:
+            arguments += ["--set", change]
+        limits = Limits(
+            seconds,
+            MOST_BYTES,
+            longer="allow it more: --time-limit SECONDS",
+            quieter="a demo tells its progress; it prints no data",
+            smaller="free some memory" + (", or choose smaller values" * bool(order.changes)),
+        )
+        super().__init__(order.demo, arguments, limits)
+
+    def record(self, progress: Progress, note: Note) -> Record:
+        """Run it now. Raises ``RunFailed`` with the reason where there is no record."""
+        last = self.result(progress, note)
+        if "record" not in last:
+            raise RunFailed(f"{self._name} gave no record")
+        try:
+            return records.loads(last["record"])
+        except records.RecordError as error:
+            raise RunFailed(f"{self._name} gave a broken record: {error}") from None
 
 
 def _plain(text: str, most: int = 500) -> str:
@@ -225,7 +263,7 @@ def run_all(
     One process a core at a time, and one at a time where a GPU may be used, of which there may be one.
     """
     lock = threading.Lock()
-    runs = {order.demo: Run(order, demos, seconds) for order in orders}
+    runs = {order.demo: DemoRun(order, demos, seconds) for order in orders}
     if any(order.device != "cpu" for order in orders):
         workers = 1
 
@@ -246,10 +284,17 @@ def run_all(
             with lock:
                 done(demo)
 
+    return together(runs, one, workers)
+
+
+def together(
+    runs: Mapping[str, Run], one: Callable[[str], T], workers: int | None = None
+) -> dict[str, T]:
+    """What ``one`` says of each run, by its name, a process a core at a time; all are stopped where that is."""
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        waiting = {demo: pool.submit(one, demo) for demo in runs}
+        waiting = {name: pool.submit(one, name) for name in runs}
         try:
-            return {demo: future.result() for demo, future in waiting.items()}
+            return {name: future.result() for name, future in waiting.items()}
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for each in runs.values():

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from generator.checks import load
 from generator.evidence.evidence import Evidence
 from generator.evidence.verdicts import judge
-from generator.lab.comparing import Difference, differences, environment_changes, replay
+from generator.lab.comparing import Difference, State, differences, environment_changes, replay
+from generator.lab.fences import FenceOutcome
 from generator.lab.freshness import gaining
 from generator.lab.laboratory import Laboratory, known
 from generator.lab.runs import RunFailed
@@ -21,8 +21,6 @@ from generator.library.library import Library
 from generator.problems import Problem
 from runnable_demos.lab.discovery import Demo
 from runnable_demos.lab.metrics import Record
-
-State = Literal["agrees", "differs", "failed", "recorded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +39,25 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What became of all demos that were run, and what is wrong with the evidence and the claims."""
+    """What became of all demos and fences that were run, and what is wrong with evidence, claims and code."""
 
     outcomes: tuple[Outcome, ...]
     problems: tuple[Problem, ...]
+    fences: tuple[FenceOutcome, ...] = ()
 
 
-def choose(demos: Mapping[str, Demo], names: Sequence[str], device: str) -> tuple[str, ...]:
+def choose(
+    demos: Mapping[str, Demo], names: Sequence[str], device: str, cards: Collection[str] = ()
+) -> tuple[str, ...]:
     """The demos called ``names``, each once; without names all, on a GPU those that gain from it.
 
-    Raises ``laboratory.Unavailable`` where a name is no demo's.
+    Raises ``laboratory.Unavailable`` where a name is neither a demo's nor one of the ``cards``'.
     """
     everything = gaining(demos) if device == "cuda" else tuple(demos)
-    return tuple(known(name, demos) for name in dict.fromkeys(names or everything))
+    wanted = [
+        each for each in dict.fromkeys(names or everything) if each in demos or each not in cards
+    ]
+    return tuple(known(name, demos, cards) for name in wanted)
 
 
 def conclude(
@@ -64,18 +68,28 @@ def conclude(
     *,
     named: bool = False,
     recorded: bool = False,
+    fences: tuple[FenceOutcome, ...] = (),
 ) -> Verification:
     """What the runs that were ``found``, by demo, say of the evidence as it was ``before``.
 
     ``named`` says that these demos were asked for, so that the evidence of others is passed over,
-    ``recorded`` that the laboratory keeps the runs by now. Raises ``OSError``.
+    ``recorded`` that the laboratory keeps the runs by now; ``fences`` is what became of those.
+    Raises ``OSError``.
     """
     kept, problems = lab.load()
     if named:
         problems = [p for p in problems if Path(p.place.path).name.split(".")[0] in found]
+    run = {each.card for each in fences}
+    _, unsound = lab.load_fences()
+    problems += [p for p in unsound if not named or Path(p.place.path).stem in run]
     return Verification(
         tuple(judged(demo, run, before, recorded=recorded) for demo, run in found.items()),
-        (*problems, *contradictions(cards, replayed(kept, found), found)),
+        (
+            *problems,
+            *(each.problem for each in fences if each.problem),
+            *contradictions(cards, replayed(kept, found), found),
+        ),
+        fences,
     )
 
 
@@ -90,7 +104,12 @@ def judged(
     if kept is None:
         return Outcome(demo, new, (Difference("evidence", "nothing", "a result"),))
     changes = differences(kept, found)
-    return Outcome(demo, new if changes else "agrees", changes, environment_changes(kept, found))
+    return Outcome(
+        demo,
+        new if changes else "agrees",
+        changes,
+        environment_changes(kept.environment, found.environment),
+    )
 
 
 def replayed(kept: Evidence, found: Mapping[str, Record | RunFailed]) -> Evidence:

@@ -26,10 +26,11 @@ from generator.cards.model import (
     Param,
 )
 from generator.cards.syllabus import Syllabus
-from generator.evidence import derived, fact_file, facts, settings
+from generator.evidence import derived, fact_file, facts, fence_records, settings
 from generator.evidence.derived import Derived
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.facts import Facts, PublicFact
+from generator.evidence.fence_records import FenceRecords
 from generator.evidence.settings import Setting
 from generator.evidence.verdicts import Verdict, drawn, judge
 from generator.problems import Place, Problem
@@ -60,6 +61,7 @@ class Contents:
     broken: frozenset[str]
     evidence: Evidence
     facts: Facts = field(default_factory=Facts)
+    fences: FenceRecords = field(default_factory=FenceRecords)
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Library:
     backlinks: Mapping[str, tuple[str, ...]]
     evidence: Evidence
     facts: Facts
+    fences: FenceRecords
 
     @cached_property
     def judged(self) -> Mapping[Claim, Verdict | Problem]:
@@ -173,10 +176,12 @@ def read(
         problems.append(_empty(shown))
     records, found = _evidence(demos, evidence, cache)
     public, wrong = _facts(cards, cache)
-    problems = sorted({*problems, *found, *wrong})
+    printed, unsound = _fences(cards, demos, evidence)
+    problems = sorted({*problems, *found, *wrong, *unsound})
     if plan is None or not parsed:
         return None, problems
-    return Contents(cards, plan, tuple(parsed), frozenset(broken), records, public), problems
+    contents = Contents(cards, plan, tuple(parsed), frozenset(broken), records, public, printed)
+    return contents, problems
 
 
 def read_syllabus(cards: Path) -> tuple[Syllabus | None, list[Problem]]:
@@ -221,6 +226,23 @@ def _evidence(
         return load_evidence(folder, demos or folder.parent, cache)
     except OSError as error:
         return Evidence(), [filesystem.unreadable(error, str(error.filename or folder))]
+
+
+def _fences(
+    cards: Path, demos: Path | None, evidence: Path | None
+) -> tuple[FenceRecords, list[Problem]]:
+    """What the fences of the base printed; the program's own evidence holds that of its own cards alone."""
+    folder = evidence or (demos / "evidence" if demos else None)
+    if folder is None or (_is_packaged(folder.parent) and not _is_packaged(own_demos(cards))):
+        return FenceRecords(), []
+    try:
+        return fence_records.load(folder)
+    except OSError as error:
+        return FenceRecords(), [filesystem.unreadable(error, str(error.filename or folder))]
+
+
+def _is_packaged(demos: Path | None) -> bool:
+    return demos is not None and demos.resolve() == PACKAGED_DEMOS.resolve()
 
 
 def _facts(cards: Path, cache: Cache) -> tuple[Facts, list[Problem]]:
@@ -274,6 +296,7 @@ def assemble(contents: Contents) -> Library:
         backlinks=_inverted({card.id: tuple(_named(card)) for card in cards.values()}),
         evidence=contents.evidence,
         facts=contents.facts,
+        fences=contents.fences,
     )
 
 

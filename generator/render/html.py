@@ -26,6 +26,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from generator import words
+from generator.cards import fences
 from generator.cards.model import (
     Calc,
     Card,
@@ -33,6 +34,7 @@ from generator.cards.model import (
     Citation,
     Claim,
     Fact,
+    Fence,
     FigureLink,
     Given,
     Item,
@@ -47,6 +49,7 @@ from generator.evidence.settings import Setting
 from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName, Text
 from generator.line_ends import line_end
 from generator.render.markup import vouched
+from generator.render.printed import caption
 from generator.tex.mathml import mathml
 
 
@@ -67,6 +70,9 @@ class Resolver(Protocol):
 
     def is_drawn(self, link: FigureLink) -> bool:
         """Whether there is such a figure; in a draft there may be none."""
+
+    def printed(self, card: Card, fence: Fence) -> str | None:
+        """What a fence of a card printed when it was run; ``None`` where it was not, as in a draft."""
 
     def is_written(self, card: str) -> bool:
         """Whether a card exists; a link to a planned one is plain text."""
@@ -267,7 +273,18 @@ class _Writer:
         return f'<div class="pd-math">{mathml(token.content, display=True)}</div>'
 
     def _fence(self, token: Token) -> str:
-        return code(token.content, token.info.split()[0] if token.info.strip() else "")
+        listing = code(token.content, token.info.split()[0] if token.info.strip() else "")
+        run = fences.fence(token)
+        return listing + self._printed(run) if run else listing
+
+    def _printed(self, fence: Fence) -> str:
+        """What a fence printed, below it; it is in no language of the reader's."""
+        output = self.resolver.printed(self.card, fence)
+        said = f'<p class="pd-prints">{escape(caption(output)[self.lang])}</p>'
+        if not output:
+            return said
+        text = escape(output.removesuffix("\n"), quote=False)
+        return f'<div class="pd-printed">{said}<pre lang="" tabindex="0"><code>{text}</code></pre></div>'
 
     def _code_block(self, token: Token) -> str:
         return code(token.content, "")
@@ -416,7 +433,7 @@ _CLEANER = nh3.Cleaner(
         "figure": {"class", "data-figure"},
         "ol": {"start"},
         "p": {"class"},
-        "pre": {"class", "tabindex"},
+        "pre": {"class", "lang", "tabindex"},
         "span": {"class"},
         "td": {"align"},
         "th": {"align"},

@@ -17,9 +17,12 @@ from markdown_it.token import Token
 from pygments.lexers import find_lexer_class_by_name
 from pygments.util import ClassNotFound
 
-from generator.cards.model import FigureLink, Link
+from generator import words
+from generator.cards import fences
+from generator.cards.model import Fence, FigureLink, Link
 from generator.lang import CALLOUT_LABELS, Lang
 from generator.line_ends import line_end
+from generator.render.printed import caption
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]<$#^]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|=(?==)|%(?=%)|(?<=:):"  # k:: v is a field
@@ -40,6 +43,8 @@ LinkWriter = Callable[[Link, str, bool], str]
 """Writes a link whose label is already Markdown; the flag says that it stands in a table."""
 FigureWriter = Callable[[FigureLink], str]
 """Writes what shows a figure: nothing where there is none, as in a draft."""
+Printed = Callable[[Fence], str | None]
+"""What a fence printed when it was run; ``None`` where it was not."""
 
 
 def block_id(*parts: str) -> str:
@@ -100,12 +105,21 @@ def row(cells: Iterable[str]) -> str:
 
 
 class Writer:
-    """Writes one language of one card: its links, its figures, and the block ids of its pitfalls."""
+    """Writes one language of one card: its links, its figures, and the block ids of its pitfalls.
+
+    ``printed`` says what its fences printed.
+    """
 
     def __init__(
-        self, lang: Lang, link: LinkWriter, figure: FigureWriter, name: Callable[[str], str]
+        self,
+        lang: Lang,
+        link: LinkWriter,
+        figure: FigureWriter,
+        name: Callable[[str], str],
+        printed: Printed,
     ) -> None:
         self.lang, self.link, self.figure, self.name = lang, link, figure, name
+        self.printed = printed
 
     def blocks(self, tokens: Sequence[Token]) -> str:
         """Block tokens as Markdown, without a line's end at the last line."""
@@ -159,7 +173,17 @@ class Writer:
         return f"$$\n{_tex(token.content.strip())}\n$$"
 
     def _fence(self, token: Token, _: Sequence[Token]) -> str:
-        return _fence(token.content, token.info.split()[0] if token.info.strip() else "")
+        listing = _fence(token.content, token.info.split()[0] if token.info.strip() else "")
+        run = fences.fence(token)
+        return f"{listing}\n\n{self._printed(run)}" if run else listing
+
+    def _printed(self, fence: Fence) -> str:
+        output = self.printed(fence)
+        said = caption(output)[self.lang]
+        if not output:
+            return paragraph(said)
+        colon = words.phrase("numbers.colon")[self.lang].rstrip()
+        return f"{said}{colon}\n\n{_fence(output, 'text')}"
 
     def _code_block(self, token: Token, _: Sequence[Token]) -> str:
         return _fence(token.content, "")

@@ -15,12 +15,15 @@ import re
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from runnable_demos.lab import files, mechanisms
 from runnable_demos.lab.metrics import Figure, Record
 
 FORMAT = 2
+
+R = TypeVar("R")
+"""A dataclass that is kept as a record of a demo is."""
 
 
 class RecordError(ValueError):
@@ -85,7 +88,7 @@ def _is_numbers(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)
 
 
-def dumps(record: Record) -> str:
+def dumps(record: object) -> str:
     """The text of a record's file.
 
     Raises ``ValueError`` where a number is infinite or not a number.
@@ -196,6 +199,11 @@ def _finite(literal: str) -> float:
 
 def loads(text: str) -> Record:
     """The record in ``text``. Raises ``RecordError`` where it is not one, or was edited by hand."""
+    return _unsealed(text, Record)
+
+
+def _unsealed(text: str, kind: type[R]) -> R:
+    """The ``kind`` of record in ``text``. Raises ``RecordError`` where it is not one, or was edited by hand."""
     try:
         content = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
@@ -220,7 +228,7 @@ def loads(text: str) -> Record:
     if digest != found:
         raise RecordError("its digest does not match its content: it was edited by hand")
     del content["format"]
-    record: Record = _decode(Record, content, "")
+    record: R = _decode(kind, content, "")
     return record
 
 
@@ -231,8 +239,13 @@ def load(path: Path) -> Record:
 
 def read(content: bytes) -> Record:
     """The record that a file holds. Raises ``RecordError`` where it is corrupt or edited."""
+    return read_as(Record, content)
+
+
+def read_as(kind: type[R], content: bytes) -> R:
+    """The ``kind`` of record that a file holds. Raises ``RecordError`` where it is corrupt or edited."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RecordError(f"it is not UTF-8 at byte {error.start}") from None
-    return loads(text)
+    return _unsealed(text, kind)

@@ -88,6 +88,16 @@ LimitOption = Annotated[
         help="End a demo after these.",
     ),
 ]
+FenceLimitOption = Annotated[
+    float,
+    typer.Option(
+        "--fence-limit",
+        metavar="SECONDS",
+        min=0.1,
+        max=7 * 24 * 3600,
+        help="End a card's fence after these.",
+    ),
+]
 CARDS = Path("cards")
 
 
