@@ -91,8 +91,8 @@ def test_problems_are_printed_with_place_code_and_hint(base: Path) -> None:
     done = proofdeck("check", "--cards", "cards", cwd=base)
     *lines, summary = done.stdout.splitlines()
     assert [line.split(" ")[:2] for line in lines[::2]] == [
-        ["cards/numerics/float-bytes.md:17:34:", "claim-number"],
-        ["cards/numerics/float-bytes.md:60:67:", "claim-number"],
+        ["cards/numerics/float-bytes.md:18:34:", "claim-number"],
+        ["cards/numerics/float-bytes.md:61:67:", "claim-number"],
         ["cards/numerics/rounding.md:11:11:", "dead-related"],
     ]
     assert lines[5] == "  hint: Did you mean `float-bytes`?"
