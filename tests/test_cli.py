@@ -556,8 +556,8 @@ def test_refresh_mends_what_check_finds(base: Path) -> None:
     edit(base, "float-bytes", "[8 B](claim", "[9 B](claim")
     done = proofdeck("refresh", "--cards", "cards", cwd=base)
     assert done.stdout.splitlines() == [
-        "cards/numerics/float-bytes.md:17:34: 9 B → 8 B",
-        "cards/numerics/float-bytes.md:60:67: 9 B → 8 B",
+        "cards/numerics/float-bytes.md:18:34: 9 B → 8 B",
+        "cards/numerics/float-bytes.md:61:67: 9 B → 8 B",
         "2 numbers rewritten",
     ]
     assert (base / "cards/numerics/float-bytes.md").read_text() == before
