@@ -44,20 +44,17 @@ from generator.web import why_unsound
 from runnable_demos.lab.metrics import DEVICE
 
 _WEB = {"http", "https", "mailto"}
-_METRIC = re.compile(rf"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)(?:@({DEVICE}))?")
-_TABLES: Mapping[str, tuple[re.Pattern[str], type[Param] | type[Fact], str, str]] = {
-    "param": (
-        re.compile(r"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)"),
-        Param,
-        "parameter",
-        "`param:demo_name/parameter_name`",
-    ),
-    "fact": (
-        re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)/([a-z][a-z0-9_]*)"),
-        Fact,
-        "fact",
-        "`fact:entry-id/key`, as `facts.yml` names them",
-    ),
+_SNAKE = "[a-z][a-z0-9_]*"
+_ID = "[a-z0-9]+(?:-[a-z0-9]+)*"
+TARGETS: Mapping[str, str] = {
+    "claim": rf"(?P<subject>{_SNAKE})/(?P<key>{_SNAKE})(?:@(?P<device>{DEVICE}))?",
+    "param": rf"(?P<subject>{_SNAKE})/(?P<key>{_SNAKE})",
+    "fact": rf"(?P<subject>{_ID})/(?P<key>{_SNAKE})",
+}
+"""What stands behind the schemes of proofs, in links and in expressions: a demo or an entry, and what of it."""
+_TABLES: Mapping[str, tuple[type[Param] | type[Fact], str, str]] = {
+    "param": (Param, "parameter", "`param:demo_name/parameter_name`"),
+    "fact": (Fact, "fact", "`fact:entry-id/key`, as `facts.yml` names them"),
 }
 _FORMS = (
     "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `param:DEMO/NAME`, `fact:ID/KEY`, "
@@ -112,7 +109,7 @@ def read(token: Token, sources: Mapping[str, SourceEntry] | None) -> tuple[Link,
 
 
 def _claim(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Problem | None]:
-    if found := _METRIC.fullmatch(target):
+    if found := re.fullmatch(TARGETS["claim"], target):
         demo, metric, device = found.groups(default="cpu")
         return Claim(place, text, demo, metric, device, scheme == "wrong"), None
     form = f"`{scheme}:demo_name/metric_name`, with `@h200` behind it for that GPU's record"
@@ -121,8 +118,8 @@ def _claim(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Pro
 
 
 def _named(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Problem | None]:
-    pattern, make, what, form = _TABLES[scheme]
-    if found := pattern.fullmatch(target):
+    make, what, form = _TABLES[scheme]
+    if found := re.fullmatch(TARGETS[scheme], target):
         return make(place, text, found[1], found[2]), None
     problem = _bad(place, f"`{scheme}:{target}` names no {what}", f"Write {form}.")
     return WebLink(place, text, ""), problem
@@ -133,7 +130,7 @@ def _calc(place: Place, text: str, target: str, title: str) -> tuple[Link, Probl
     if target or not title.strip():
         form = 'Write the expression as a title: `(calc: "{devices} × 16 GB")`.'
         problem = _bad(place, "this calculates nothing", form)
-    return Calc(place, text, title), problem
+    return Calc(place, text, " ".join(title.split())), problem
 
 
 def _bad(place: Place, message: str, hint: str) -> Problem:
