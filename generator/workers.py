@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import connection, current_process, get_all_start_methods, get_context
 from multiprocessing.process import BaseProcess
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,22 +29,13 @@ def spread(work: Callable[[T], R], things: Sequence[T], few: int = FEW) -> list[
     cores = min(_cores(), len(things) // few) if _may_fork() else 1
     if cores < 2:
         return [work(thing) for thing in things]
-    context = get_context("fork")
-    others = []
-    for core in range(1, cores):
-        here, there = context.Pipe(duplex=False)
-        share = things[core::cores]
-        process = context.Process(target=_send, args=(there, work, share), daemon=True)
-        process.start()
-        there.close()
-        others.append((core, here, process))
-    found: list[list[R]] = [[] for _ in range(cores)]
-    found[0] = [work(thing) for thing in things[::cores]]
-    for core, here, process in others:
-        try:
-            found[core] = here.recv()
-        except (EOFError, OSError):
-            found[core] = [work(thing) for thing in things[core::cores]]
+    others = [_fork(work, things[core::cores], daemon=True) for core in range(1, cores)]
+    found = [[work(thing) for thing in things[::cores]]]
+    for core, (here, process) in enumerate(others, 1):
+        received = _received(here)
+        if received is None:
+            received = [work(thing) for thing in things[core::cores]]
+        found.append(received)
         process.join()
     return [found[index % cores][index // cores] for index in range(len(things))]
 
@@ -63,27 +54,22 @@ def side_by_side(jobs: Mapping[str, Callable[[], None]], starting: Callable[[str
             starting(name)
             jobs[name]()
         return
-    context = get_context("fork")
     running: dict[connection.Connection, tuple[str, BaseProcess]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < cores:
                 name = waiting.popleft()
                 starting(name)
-                here, there = context.Pipe(duplex=False)
-                work = (there, lambda job: job(), [jobs[name]])
                 # No daemon, which might not fork for its own work.
-                process: BaseProcess = context.Process(target=_send, args=work)
-                process.start()
-                there.close()
+                here, process = _fork(lambda job: job(), [jobs[name]], daemon=False)
                 running[here] = name, process
             ended = connection.wait(list(running))
             for here in [each for each in running if each in ended]:
                 name, process = running[here]
-                done = _has_come(here)
+                received = _received(here)
                 process.join()
                 del running[here]
-                if not done:
+                if received is None:
                     jobs[name]()
     finally:
         for _, process in running.values():
@@ -91,13 +77,25 @@ def side_by_side(jobs: Mapping[str, Callable[[], None]], starting: Callable[[str
             process.join()
 
 
-def _has_come(here: connection.Connection) -> bool:
-    """Whether the other process has done its work, since it ends without a word where it fails."""
+def _fork(
+    work: Callable[[T], R], share: Sequence[T], *, daemon: bool
+) -> tuple[connection.Connection, BaseProcess]:
+    """Another process that does a share of the work, and where it is heard from."""
+    context = get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(there, work, share), daemon=daemon)
+    process.start()
+    there.close()
+    return here, process
+
+
+def _received(here: connection.Connection) -> list[Any] | None:
+    """What another process has made; ``None`` where it failed or died, which it does without a word."""
     try:
-        here.recv()
+        found: list[Any] = here.recv()
     except (EOFError, OSError):
-        return False
-    return True
+        return None
+    return found
 
 
 def _send(there: connection.Connection, work: Callable[[T], R], share: Sequence[T]) -> None:

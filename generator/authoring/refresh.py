@@ -14,6 +14,7 @@ from pathlib import Path
 from generator.cards.model import Calc, Card, Claim, Fact, Link, Param, Scenario
 from generator.evidence import derived, settings
 from generator.evidence import facts as public
+from generator.evidence.derived import Derived
 from generator.evidence.evidence import Evidence
 from generator.evidence.facts import Facts
 from generator.evidence.quantities import QuantityError, Recorded, read
@@ -105,53 +106,56 @@ def wanted_changes(
     return changes, problems
 
 
-def wanted_facts(links: Iterable[Fact], facts: Facts) -> tuple[list[Change], list[Problem]]:
-    """The same of public facts."""
-    changes: list[Change] = []
-    problems: list[Problem] = []
-    for link in links:
-        found, fact = public.judge(link, facts), facts.find(link)
-        if not isinstance(found, Problem) or found.code != "fact-number" or fact is None:
-            continue
-        _reprint(link, fact.value, changes, problems)
-    return changes, problems
-
-
 def wanted_settings(
     links: Iterable[Param], evidence: Evidence
 ) -> tuple[list[Change], list[Problem]]:
     """The same of settings of runs."""
-    changes: list[Change] = []
-    problems: list[Problem] = []
-    for link in links:
-        found = settings.judge(link, evidence)
-        setting = settings.find(link.demo, link.name, evidence)
-        if isinstance(found, Problem) and found.code == "param-number" and setting:
-            _reprint(link, setting.value or 0, changes, problems)
-    return changes, problems
+    found = ((link, settings.find(link.demo, link.name, evidence)) for link in links)
+    return _reprints(
+        (link, setting.value)
+        for link, setting in found
+        if setting
+        and setting.value is not None
+        and _is(settings.judge(link, evidence), "param-number")
+    )
+
+
+def wanted_facts(links: Iterable[Fact], facts: Facts) -> tuple[list[Change], list[Problem]]:
+    """The same of public facts."""
+    found = ((link, facts.find(link)) for link in links)
+    return _reprints(
+        (link, fact.value)
+        for link, fact in found
+        if fact and _is(public.judge(link, facts), "fact-number")
+    )
 
 
 def wanted_calculations(
     links: Iterable[Calc], scenario: Scenario, evidence: Evidence, facts: Facts
 ) -> tuple[list[Change], list[Problem]]:
     """The same of what is calculated."""
+    found = ((link, derived.derive(link, scenario, evidence, facts)) for link in links)
+    return _reprints(
+        (link, worth.value.number)
+        for link, worth in found
+        if isinstance(worth, Derived) and _is(derived.compared(link, worth), "calc-number")
+    )
+
+
+def _reprints(pairs: Iterable[tuple[Link, Recorded]]) -> tuple[list[Change], list[Problem]]:
+    """Each link with the value that it should print, and those whose form cannot print it."""
     changes: list[Change] = []
     problems: list[Problem] = []
-    for link in links:
-        worth = derived.derive(link, scenario, evidence, facts)
-        if isinstance(worth, Problem):
-            continue
-        found = derived.judge(link, scenario, evidence, facts)
-        if isinstance(found, Problem) and found.code == "calc-number":
-            _reprint(link, worth.value.number, changes, problems)
+    for link, value in pairs:
+        try:
+            changes.append(Change(link.place, link.text, read(link.text).reprint(value)))
+        except QuantityError as error:
+            problems.append(_unfit(link.place, error))
     return changes, problems
 
 
-def _reprint(link: Link, value: Recorded, changes: list[Change], problems: list[Problem]) -> None:
-    try:
-        changes.append(Change(link.place, link.text, read(link.text).reprint(value)))
-    except QuantityError as error:
-        problems.append(_unfit(link.place, error))
+def _is(found: object, code: str) -> bool:
+    return isinstance(found, Problem) and found.code == code
 
 
 def _unfit(place: Place, error: QuantityError) -> Problem:

@@ -46,20 +46,17 @@ from generator.web import why_unsound
 from runnable_demos.lab.metrics import DEVICE
 
 _WEB = {"http", "https", "mailto"}
-_METRIC = re.compile(rf"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)(?:@({DEVICE}))?")
-_TABLES: Mapping[str, tuple[re.Pattern[str], type[Param] | type[Fact], str, str]] = {
-    "param": (
-        re.compile(r"([a-z][a-z0-9_]*)/([a-z][a-z0-9_]*)"),
-        Param,
-        "parameter",
-        "`param:demo_name/parameter_name`",
-    ),
-    "fact": (
-        re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)/([a-z][a-z0-9_]*)"),
-        Fact,
-        "fact",
-        "`fact:entry-id/key`, as `facts.yml` names them",
-    ),
+_SNAKE = "[a-z][a-z0-9_]*"
+_ID = "[a-z0-9]+(?:-[a-z0-9]+)*"
+TARGETS: Mapping[str, str] = {
+    "claim": rf"(?P<subject>{_SNAKE})/(?P<key>{_SNAKE})(?:@(?P<device>{DEVICE}))?",
+    "param": rf"(?P<subject>{_SNAKE})/(?P<key>{_SNAKE})",
+    "fact": rf"(?P<subject>{_ID})/(?P<key>{_SNAKE})",
+}
+"""What stands behind the schemes of proofs, in links and in expressions: a demo or an entry, and what of it."""
+_TABLES: Mapping[str, tuple[type[Param] | type[Fact], str, str]] = {
+    "param": (Param, "parameter", "`param:demo_name/parameter_name`"),
+    "fact": (Fact, "fact", "`fact:entry-id/key`, as `facts.yml` names them"),
 }
 _FORMS = (
     "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `param:DEMO/NAME`, `fact:ID/KEY`, "
@@ -123,7 +120,7 @@ def figure(token: Token, caption: str) -> tuple[FigureLink | None, list[Problem]
     if not caption.strip():
         hint = "Say in the brackets what is to be seen; where figures are not drawn, that is all there is."
         problems.append(Problem(place, "empty-caption", "this figure has no caption", hint))
-    if found := _METRIC.fullmatch(source.removeprefix("figure:")):
+    if found := re.fullmatch(TARGETS["claim"], source.removeprefix("figure:")):
         demo, name, device = found.groups(default="cpu")
         return FigureLink(place, demo, name, device), problems
     form = "`figure:demo_name/figure_name`, with `@h200` behind it for that GPU's record"
@@ -132,7 +129,7 @@ def figure(token: Token, caption: str) -> tuple[FigureLink | None, list[Problem]
 
 
 def _claim(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Problem | None]:
-    if found := _METRIC.fullmatch(target):
+    if found := re.fullmatch(TARGETS["claim"], target):
         demo, metric, device = found.groups(default="cpu")
         return Claim(place, text, demo, metric, device, scheme == "wrong"), None
     form = f"`{scheme}:demo_name/metric_name`, with `@h200` behind it for that GPU's record"
@@ -141,8 +138,8 @@ def _claim(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Pro
 
 
 def _named(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Problem | None]:
-    pattern, make, what, form = _TABLES[scheme]
-    if found := pattern.fullmatch(target):
+    make, what, form = _TABLES[scheme]
+    if found := re.fullmatch(TARGETS[scheme], target):
         return make(place, text, found[1], found[2]), None
     problem = _bad(place, f"`{scheme}:{target}` names no {what}", f"Write {form}.")
     return WebLink(place, text, ""), problem
@@ -153,7 +150,7 @@ def _calc(place: Place, text: str, target: str, title: str) -> tuple[Link, Probl
     if target or not title.strip():
         form = 'Write the expression as a title: `(calc: "{devices} × 16 GB")`.'
         problem = _bad(place, "this calculates nothing", form)
-    return Calc(place, text, title), problem
+    return Calc(place, text, " ".join(title.split())), problem
 
 
 def _bad(place: Place, message: str, hint: str) -> Problem:

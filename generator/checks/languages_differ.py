@@ -7,7 +7,18 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from generator.cards.model import Calc, Citation, Claim, Fact, Given, Item, Param, Section, place_of
+from generator.cards.model import (
+    Calc,
+    Citation,
+    Claim,
+    Fact,
+    Given,
+    Item,
+    Link,
+    Param,
+    Section,
+    place_of,
+)
 from generator.cards.prose import blocks
 from generator.checks import Reading
 from generator.evidence.quantities import QuantityError, read
@@ -43,18 +54,7 @@ def check_card(reading: Reading) -> Iterator[Problem]:
 
 
 def _compare(one: Section, other: Section) -> Iterator[Problem]:
-    for collect in (
-        _claims,
-        _settings,
-        _facts,
-        _calculations,
-        _citations,
-        _givens,
-        _figures,
-        _formulas,
-        _code,
-        _layout,
-    ):
+    for collect in (_links, _figures, _formulas, _code, _layout):
         here, there = list(collect(one)), list(collect(other))
         yield from _alone(here, there, other)
         yield from _alone(there, here, one)
@@ -81,67 +81,44 @@ def _called(section: Section) -> str:
     return f"“{LANGUAGE_HEADINGS[section.lang]} · {SECTION_HEADINGS[section.name][section.lang]}”"
 
 
-def _claims(section: Section) -> Iterator[Thing]:
-    """Each metric once: how often a language repeats it is a matter of style."""
+def _links(section: Section) -> Iterator[Thing]:
+    """What numbers lead to, each once: how often a language repeats it is a matter of style."""
     seen = set()
     for link in section.links:
-        if isinstance(link, Claim):
-            key = (link.demo, link.metric, link.device, link.refuted)
-            if key not in seen:
-                seen.add(key)
-                scheme = "wrong" if link.refuted else "claim"
-                device = "" if link.device == "cpu" else f"@{link.device}"
-                name = f"the claim `{scheme}:{link.demo}/{link.metric}{device}`"
-                yield Thing(key, name, link.place)
-
-
-def _settings(section: Section) -> Iterator[Thing]:
-    seen = set()
-    for link in section.links:
-        if isinstance(link, Param) and (link.demo, link.name) not in seen:
-            seen.add((link.demo, link.name))
-            name = f"the setting `param:{link.demo}/{link.name}`"
-            yield Thing((link.demo, link.name), name, link.place)
-
-
-def _calculations(section: Section) -> Iterator[Thing]:
-    seen = set()
-    for link in section.links:
-        if isinstance(link, Calc) and (key := _SPACES.sub(" ", link.expression)) not in seen:
+        key, name = _named(link)
+        if name and key not in seen:
             seen.add(key)
-            yield Thing(key, f"the calculation `{key}`", link.place)
+            yield Thing(key, name, link.place)
 
 
-def _facts(section: Section) -> Iterator[Thing]:
-    seen = set()
-    for link in section.links:
-        if isinstance(link, Fact) and (link.entry, link.key) not in seen:
-            seen.add((link.entry, link.key))
+def _named(link: Link) -> tuple[Hashable, str]:
+    """What is the same in both languages of a link, and what it is called; nothing where they may differ."""
+    match link:
+        case Claim():
+            scheme = "wrong" if link.refuted else "claim"
+            device = "" if link.device == "cpu" else f"@{link.device}"
+            name = f"the claim `{scheme}:{link.demo}/{link.metric}{device}`"
+        case Param():
+            name = f"the setting `param:{link.demo}/{link.name}`"
+        case Fact():
             name = f"the fact `fact:{link.entry}/{link.key}`"
-            yield Thing((link.entry, link.key), name, link.place)
-
-
-def _citations(section: Section) -> Iterator[Thing]:
-    seen = set()
-    for link in section.links:
-        if isinstance(link, Citation) and (link.source, link.where) not in seen:
-            seen.add((link.source, link.where))
+        case Calc():
+            name = f"the calculation `{link.expression}`"
+        case Citation():
             name = f'the citation `source:{link.source} "{link.where}"`'
-            yield Thing((link.source, link.where), name, link.place)
+        case Given():
+            return _assumed(link)
+        case _:
+            name = ""
+    return name, name
 
 
-def _givens(section: Section) -> Iterator[Thing]:
-    seen = set()
-    for link in section.links:
-        if isinstance(link, Given):
-            try:
-                quantity = read(link.text)
-            except QuantityError:  # words, or what is counted: each language has its own
-                continue
-            key = (quantity.value, quantity.unit)
-            if key not in seen:
-                seen.add(key)
-                yield Thing(key, f"the assumed “{link.text}”", link.place)
+def _assumed(link: Given) -> tuple[Hashable, str]:
+    try:
+        quantity = read(link.text)
+    except QuantityError:  # words, or what is counted: each language has its own
+        return "", ""
+    return (quantity.value, quantity.unit), f"the assumed “{link.text}”"
 
 
 def _figures(section: Section) -> Iterator[Thing]:

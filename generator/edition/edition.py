@@ -30,6 +30,7 @@ from generator.cards.model import (
     Fence,
     FigureLink,
     LearningPath,
+    Link,
     Module,
     Param,
 )
@@ -405,17 +406,23 @@ class Edition:
     @cached_property
     def states(self) -> Mapping[str, int]:
         """In how many places of all cards a number is in each state, both languages counted once."""
-        found = Counter[str]()
-        for card in self.library.cards.values():
-            for link in card.links_in(LANGS[0]):
-                match link:
-                    case Claim():
-                        found.update(each.state for each in [self.verdict(link)] if each)
-                    case Calc():
-                        found.update(each.state for each in [self.derived(link)] if each)
-                    case Param():
-                        found["setting"] += self.setting(link) is not None
+        links = (link for card in self.library.cards.values() for link in card.links_in(LANGS[0]))
+        found = Counter(map(self._mark, links))
         return {state: found[state] for state in (*get_args(State), "follows", "setting")}
+
+    def _mark(self, link: Link) -> str | None:
+        """What a number is shown as; ``None`` where ``link`` is no number of ours, or cannot stand."""
+        match link:
+            case Claim():
+                verdict = self.verdict(link)
+                return verdict.state if verdict else None
+            case Calc():
+                derived = self.derived(link)
+                return derived.state if derived else None
+            case Param():
+                return "setting" if self.setting(link) else None
+            case _:
+                return None
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -521,19 +528,17 @@ def _told(found: Setting | Derived | None) -> object:
 
 def input_row(each: Input) -> InputRow:
     """What a reader sees of an input of a calculation."""
-    shown, proof = calc.show(each.value), each.proof
-    match proof:
-        case Finding():
-            record, name = proof.record, proof.metric.name
-            anchor = evidence_anchor(record.demo, name, record.device)
-            return InputRow(str(each.name), shown, proof.metric.label, anchor)
-        case Setting():
-            anchor = setting_anchor(proof.record.demo, proof.parameter.name)
-            return InputRow(str(each.name), shown, proof.parameter.help, anchor)
+    about: Text | None
+    match each.proof:
+        case Finding(metric, record):
+            about, anchor = metric.label, evidence_anchor(record.demo, metric.name, record.device)
+        case Setting(record, parameter):
+            about, anchor = parameter.help, setting_anchor(record.demo, parameter.name)
         case None:
-            return InputRow(str(each.name), shown, None, "")
-        case _:
-            return InputRow(str(each.name), shown, fact_about(proof), fact_anchor(proof))
+            about, anchor = None, ""
+        case fact:
+            about, anchor = fact_about(fact), fact_anchor(fact)
+    return InputRow(str(each.name), calc.show(each.value), about, anchor)
 
 
 def _refuted(card: Card, lang: Lang) -> dict[tuple[str, str, Device], list[Claim]]:

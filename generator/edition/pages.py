@@ -72,16 +72,7 @@ class Page:
     @property
     def digest(self) -> str:
         """SHA-256 of all that the page's looks depend on."""
-        told = (
-            self.address,
-            self.title,
-            self.description,
-            self.content.digest,
-            self.updated,
-            self.headings,
-            self.in_navigation,
-        )
-        return hashlib.sha256(repr(told).encode("utf-8", "backslashreplace")).hexdigest()
+        return hashlib.sha256(repr(self).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,11 @@ class Derived:
 def judge(link: Calc, scenario: Scenario, evidence: Evidence, facts: Facts) -> Derived | Problem:
     """What ``link`` calculates, or why it cannot stand."""
     found = derive(link, scenario, evidence, facts)
-    if isinstance(found, Problem):
-        return found
+    return found if isinstance(found, Problem) else compared(link, found)
+
+
+def compared(link: Calc, found: Derived) -> Derived | Problem:
+    """``found`` again, unless ``link`` prints another number than it is worth."""
     try:
         printed = read(link.text)
     except QuantityError as error:
@@ -110,13 +113,13 @@ def derive(link: Calc, scenario: Scenario, evidence: Evidence, facts: Facts) -> 
 @lru_cache(4096)
 def _parse(text: str) -> Expression | CalcError:
     try:
-        return expressions.parse(" ".join(text.split()))
+        return expressions.parse(text)
     except CalcError as error:
         return error
 
 
 def _problem(link: Calc, code: str, error: CalcError) -> Problem:
-    near = " ".join(link.expression.split())[error.column - 1 :][:_NEAR]
+    near = link.expression[error.column - 1 :][:_NEAR]
     where = f" (at {quote(near)} of the expression)" if near.strip() else ""
     return Problem(link.place, code, f"{error.message}{where}", error.hint)
 

@@ -30,11 +30,11 @@ from fractions import Fraction
 from math import isinf
 from typing import Literal, NamedTuple, NoReturn, cast, get_args
 
+from generator.cards.links import TARGETS
 from generator.evidence import units
 from generator.evidence.quantities import SYMBOLS
 from generator.names import suggest
 from generator.problems import quote
-from runnable_demos.lab.metrics import DEVICE
 
 MAX_LENGTH = 1000
 """Characters of an expression."""
@@ -496,20 +496,18 @@ def _double(token: _Token, worth: Fraction) -> float:
 
 # --- names ---------------------------------------------------------------------------------------
 
-_SNAKE = "[a-z][a-z0-9_]*"
-_ID = "[a-z0-9]+(?:-[a-z0-9]+)*"
 _NAMES: Mapping[str, tuple[re.Pattern[str], str]] = {
     "claim": (
-        re.compile(rf"claim:(?P<subject>{_SNAKE})/(?P<key>{_SNAKE})(?:@(?P<device>{DEVICE}))?"),
+        re.compile(f"claim:{TARGETS['claim']}"),
         "`{claim:demo_name/metric_name}`, with `@h200` behind it for that GPU's record",
     ),
     "param": (
-        re.compile(rf"param:(?P<subject>{_SNAKE})/(?P<key>{_SNAKE})"),
+        re.compile(f"param:{TARGETS['param']}"),
         "`{param:demo_name/parameter_name}`",
     ),
-    "fact": (re.compile(rf"fact:(?P<subject>{_ID})/(?P<key>{_SNAKE})"), "`{fact:fact-id/key}`"),
+    "fact": (re.compile(f"fact:{TARGETS['fact']}"), "`{fact:fact-id/key}`"),
     **{
-        of: (re.compile(rf"{of}/(?P<key>{_SNAKE})"), f"`{{{of}/key}}`")
+        of: (re.compile(rf"{of}/(?P<key>[a-z][a-z0-9_]*)"), f"`{{{of}/key}}`")
         for of in ("model", "device")
     },
     **{of: (re.compile(of), f"`{{{of}}}`") for of in ("devices", "batch", "sequence")},

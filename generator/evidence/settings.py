@@ -30,10 +30,11 @@ class Setting:
 def find(demo: str, name: str, evidence: Evidence) -> Setting | None:
     """The parameter ``name`` of the demo's run on the CPU, if there is one."""
     record = evidence.records.get((demo, "cpu"))
-    for parameter in record.parameters if record else ():
-        if record and parameter.name == name:
-            return Setting(record, parameter, (demo, "cpu") in evidence.stale)
-    return None
+    if record is None:
+        return None
+    stale = (demo, "cpu") in evidence.stale
+    found = (each for each in record.parameters if each.name == name)
+    return next((Setting(record, each, stale) for each in found), None)
 
 
 def judge(link: Param, evidence: Evidence) -> Setting | Problem:

@@ -56,7 +56,6 @@ def export(edition: Edition, out: Path) -> None:
 
 def make(edition: Edition) -> str:
     """The whole document."""
-    _ = edition.drawings  # once, before several processes take their share of the articles
     articles = edition.each(
         "article in a handbook",
         lambda card: pages.article(edition, card, HandbookAddresses(card.id), handbook=True),

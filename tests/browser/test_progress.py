@@ -164,6 +164,10 @@ def test_a_replaced_progress_does_not_come_back_from_another_tab(
     one.get_by_role("dialog").get_by_role("button", name="替换").click()
     one.get_by_text("共 1 条进度").wait_for()
     rate(other)
+    # What one tab writes another one sees a little later.
+    one.wait_for_function(
+        "Object.keys(JSON.parse(localStorage.getItem('proofdeck.study')).items).length > 1"
+    )
     items = kept(one)["items"].keys()
     assert "new#1" in items
     assert "old#1" not in items

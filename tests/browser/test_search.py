@@ -107,8 +107,8 @@ def test_a_match_in_the_other_language_is_shown(visit: Open) -> None:
     """English words found by a reader of Chinese open side by side, for this visit only."""
     page = visit(CARD, mode="zh")
     search(page, "bit-equal")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/cards/**")
+    with page.expect_navigation(url="**/cards/**"):
+        page.keyboard.press("Enter")
     part = page.locator("html").get_attribute("data-pd-mode")
     assert part in ("zh", "both")
     page.goto(page.url.split("#")[0].split("?")[0])
