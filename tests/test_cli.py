@@ -556,8 +556,8 @@ def test_refresh_mends_what_check_finds(base: Path) -> None:
     edit(base, "float-bytes", "[53](claim", "[54](claim")
     done = proofdeck("refresh", "--cards", "cards", cwd=base)
     assert done.stdout.splitlines() == [
-        "cards/numerics/float-bytes.md:71:27: 54 → 53",
-        "cards/numerics/float-bytes.md:144:84: 54 → 53",
+        "cards/numerics/float-bytes.md:71:26: 54 → 53",
+        "cards/numerics/float-bytes.md:144:77: 54 → 53",
         "2 numbers rewritten",
     ]
     assert (base / "cards/numerics/float-bytes.md").read_text() == before
