@@ -113,10 +113,32 @@ def test_json_is_for_programs(base: Path) -> None:
     """The same problems, as data, and nothing else on standard output."""
     edit(base, "rounding", "related: [float-bytes]", "related: [float-byte]")
     done = proofdeck("check", "--json", "--cards", "cards", cwd=base)
-    (found,) = json.loads(done.stdout)
+    (found,) = json.loads(done.stdout)["problems"]
     place = Place("cards/numerics/rounding.md", 18, 11)
     assert Problem(Place(**found.pop("place")), **found).place == place
     assert done.returncode == 1
+
+
+def test_json_says_what_stands_behind_the_numbers(base: Path) -> None:
+    """Of all numerals that are not free the shares, together and card by card; a base that is none has none."""
+    edit(base, "rounding", "误差从存下的一刻就在", "误差从存下 100 年前就在")
+    done = proofdeck("check", "--json", "--cards", "cards", cwd=base)
+    found = json.loads(done.stdout)
+    assert [each["code"] for each in found["problems"]] == ["bare-numeral"]
+    assert done.returncode == 0
+    assert found["numbers"]["all"]["count"] == 55
+    assert found["numbers"]["all"]["backed"] == round(52 / 55, 4)
+    assert found["numbers"]["cards"]["rounding"] == {
+        "count": 7,
+        "backed": round(6 / 7, 4),
+        "measured": round(6 / 7, 4),
+        "computed": 0,
+        "cited": 0,
+        "given": 0,
+        "bare": round(1 / 7, 4),
+    }
+    empty = json.loads(proofdeck("check", "--json", "--cards", base / "nothing").stdout)
+    assert empty["numbers"] is None
 
 
 def test_a_broken_record_is_one_problem(base: Path) -> None:
@@ -493,7 +515,7 @@ def test_a_name_that_nobody_can_type_is_a_problem_of_its_own(
         said = done.stdout + done.stderr
         assert said.count("file-name") == 1
         assert said.replace("\n", "").isprintable()
-    assert [each["code"] for each in json.loads(done.stdout)] == ["file-name"]
+    assert [each["code"] for each in json.loads(done.stdout)["problems"]] == ["file-name"]
     assert not (base / "dist").exists()
 
 
@@ -528,7 +550,9 @@ def test_what_a_message_quotes_is_short_and_printable(base: Path, what: str) -> 
     assert done.stdout.count("\n") > 2
     assert max(map(len, done.stdout.splitlines())) < 1000
     assert done.stdout.replace("\n", "").isprintable()
-    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)
+    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)[
+        "problems"
+    ]
     assert max(len(each["message"]) for each in found) < 700
     assert max(len(each["hint"]) for each in found) < 700
 
@@ -557,7 +581,7 @@ def test_refresh_mends_what_check_finds(base: Path) -> None:
     done = proofdeck("refresh", "--cards", "cards", cwd=base)
     assert done.stdout.splitlines() == [
         "cards/numerics/float-bytes.md:71:26: 54 → 53",
-        "cards/numerics/float-bytes.md:144:77: 54 → 53",
+        "cards/numerics/float-bytes.md:144:76: 54 → 53",
         "2 numbers rewritten",
     ]
     assert (base / "cards/numerics/float-bytes.md").read_text() == before
@@ -574,7 +598,9 @@ def test_a_new_card_is_written_and_found(base: Path) -> None:
     arguments = ("pairwise-sum", "--module", "numerics", "--topic", "sums", "--cards", "cards")
     done = proofdeck("new", *arguments, cwd=base)
     assert done.stdout.splitlines()[0] == "wrote cards/numerics/pairwise-sum.md"
-    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)
+    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)[
+        "problems"
+    ]
     assert {each["place"]["path"] for each in found} == {"cards/numerics/pairwise-sum.md"}
     again = proofdeck("new", *arguments, cwd=base)
     assert (again.returncode, again.stdout) == (2, "")

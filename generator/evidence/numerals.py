@@ -220,11 +220,18 @@ _AND = re.compile(
 
 def _in_words(text: str, naming: frozenset[str]) -> Iterator[tuple[int, int, Why]]:
     """Each numeral of ``text``: its start, its end, and why it is free, if it is."""
+    if _DIGIT.search(text):
+        yield from _in_digits(text, naming)
+    for found in (*_ENGLISH.finditer(text), *_CHINESE.finditer(text)):
+        if found[0].isascii() or _worth(found[0]) > _TWENTY:
+            yield found.start(), found.end(), ""
+
+
+def _in_digits(text: str, naming: frozenset[str]) -> Iterator[tuple[int, int, Why]]:
     dates = [found.span() for found in _DATE.finditer(text)]
     listed = _listed(text)
     named = _named(naming)
-    done, last = 0, -1
-    """How far was read, and where the last numeral ended that is a name of its own."""
+    done, last = 0, -1  # how far was read; where the last numeral ended that a word names
     for word in _WORD.finditer(text):
         start, end = max(word.start(), done), word.end()
         if start >= end or not _DIGIT.search(text, start, end):
@@ -252,9 +259,6 @@ def _in_words(text: str, naming: frozenset[str]) -> Iterator[tuple[int, int, Why
                 free = "name"
             yield number, stop, free
             done = max(done, stop)
-    for found in (*_ENGLISH.finditer(text), *_CHINESE.finditer(text)):
-        if found[0].isascii() or _worth(found[0]) > _TWENTY:
-            yield found.start(), found.end(), ""
 
 
 def _listed(text: str) -> set[int]:
