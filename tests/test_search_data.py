@@ -56,7 +56,7 @@ def test_the_text_is_what_a_reader_sees(library: Library) -> None:
     index = list(library.cards).index("float-bytes")
     answer = next(p[5] for p in data["parts"] if p[:4] == [index, "answer", "answer", "zh"])
     assert answer == (
-        "一个双精度数由 1 位符号、11 位指数和 52 位尾数组成，共 8 B；数组里没有别的开销。"
+        "一个双精度数由一位符号、十一位指数和 52 位尾数组成，共 8 B；数组里没有别的开销。"
     )
     whole = json.dumps(data["parts"], ensure_ascii=False)
     assert not any(mark in whole for mark in ("claim:", "<!--", "$", "\\\\frac", "](", "**"))

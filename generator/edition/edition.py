@@ -44,7 +44,9 @@ from generator.evidence.settings import Setting
 from generator.evidence.verdicts import State, Verdict
 from generator.graph.drawing import Graph, place
 from generator.lang import LANGS, Lang, Text
+from generator.library import shares
 from generator.library.library import Library
+from generator.library.shares import Shares
 from generator.render.html import (
     RenderedCard,
     calculation_anchor,
@@ -425,6 +427,11 @@ class Edition:
                 return "setting" if self.setting(link) else None
             case _:
                 return None
+
+    @cached_property
+    def shares(self) -> Mapping[str, Shares]:
+        """What stands behind the numbers of each card, in reading order."""
+        return shares.of_cards(self.library, self.cache)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:

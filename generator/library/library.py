@@ -31,6 +31,7 @@ from generator.evidence.derived import Derived, Ground
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.facts import Facts, PublicFact
 from generator.evidence.fence_records import FenceRecords
+from generator.evidence.numerals import Proof
 from generator.evidence.settings import Setting
 from generator.evidence.verdicts import Verdict, drawn, judge
 from generator.problems import Place, Problem
@@ -129,6 +130,19 @@ class Library:
             for card in self.cards.values()
             for link in card.facts()
         }
+
+    def proof(self, link: Proof) -> Verdict | Setting | PublicFact | Derived | Proof | Problem:
+        """What stands behind a number that is linked, or why nothing does; a citation stands for itself."""
+        match link:
+            case Claim():
+                return self.judged[link]
+            case Param():
+                return self.settings[link]
+            case Fact():
+                return self.stated[link]
+            case Calc():
+                return self.derived[link]
+        return link
 
 
 def load(
