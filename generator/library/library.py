@@ -13,7 +13,8 @@ from pathlib import Path
 
 from generator import filesystem
 from generator.cache import NOTHING_KEPT, Cache
-from generator.cards import parse, syllabus
+from generator.cards import glossary_file, parse, syllabus
+from generator.cards.glossary import Glossary
 from generator.cards.model import (
     Calc,
     Card,
@@ -62,6 +63,7 @@ class Contents:
     evidence: Evidence
     facts: Facts = field(default_factory=Facts)
     fences: FenceRecords = field(default_factory=FenceRecords)
+    glossary: Glossary = field(default_factory=Glossary)
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Library:
     evidence: Evidence
     facts: Facts
     fences: FenceRecords
+    glossary: Glossary
 
     @cached_property
     def judged(self) -> Mapping[Claim, Verdict | Problem]:
@@ -177,11 +180,12 @@ def read(
     records, found = _evidence(demos, evidence, cache)
     public, wrong = _facts(cards, cache)
     printed, unsound = _fences(cards, demos, evidence)
-    problems = sorted({*problems, *found, *wrong, *unsound})
+    terms, amiss = _glossary(cards, cache)
+    problems = sorted({*problems, *found, *wrong, *unsound, *amiss})
     if plan is None or not parsed:
         return None, problems
-    contents = Contents(cards, plan, tuple(parsed), frozenset(broken), records, public, printed)
-    return contents, problems
+    known = (records, public, printed, terms)
+    return Contents(cards, plan, tuple(parsed), frozenset(broken), *known), problems
 
 
 def read_syllabus(cards: Path) -> tuple[Syllabus | None, list[Problem]]:
@@ -266,6 +270,15 @@ def _facts(cards: Path, cache: Cache) -> tuple[Facts, list[Problem]]:
     return found, problems
 
 
+def _glossary(cards: Path, cache: Cache) -> tuple[Glossary, list[Problem]]:
+    """The terms of the base; none where it has no such file."""
+    name = f"{cards.as_posix()}/{glossary_file.FILE_NAME}"
+    text = filesystem.read_text(cards / glossary_file.FILE_NAME, name)
+    if isinstance(text, str):
+        return cache.get("glossary", (text, name), partial(glossary_file.read, text, name))
+    return Glossary(), [] if text.code == "no-file" else [text]
+
+
 def _empty(shown: str) -> Problem:
     return Problem(
         Place(shown),
@@ -297,6 +310,7 @@ def assemble(contents: Contents) -> Library:
         evidence=contents.evidence,
         facts=contents.facts,
         fences=contents.fences,
+        glossary=contents.glossary,
     )
 
 
