@@ -39,6 +39,12 @@ class Term:
         return (self.name[lang], *self.variants.get(lang, ()))
 
     @property
+    def others(self) -> tuple[str, ...]:
+        """What else it is called, in any language, each once."""
+        each = dict.fromkeys(form for lang in LANGS for form in self.variants.get(lang, ()))
+        return tuple(form for form in each if form not in self.name.values())
+
+    @property
     def forms(self) -> tuple[str, ...]:
         """All that people write for it, in all languages, what is never said included, each once."""
         each = (form for lang in LANGS for form in (*self.said(lang), *self.never.get(lang, ())))
