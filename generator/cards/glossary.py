@@ -39,10 +39,14 @@ class Term:
         return (self.name[lang], *self.variants.get(lang, ()))
 
     @property
-    def others(self) -> tuple[str, ...]:
-        """What else it is called, in any language, each once."""
-        each = dict.fromkeys(form for lang in LANGS for form in self.variants.get(lang, ()))
-        return tuple(form for form in each if form not in self.name.values())
+    def others(self) -> tuple[tuple[Lang, str], ...]:
+        """What else it is called, each once, with the language in which it stands first."""
+        first: dict[str, Lang] = {}
+        for lang in LANGS:
+            for form in self.variants.get(lang, ()):
+                first.setdefault(form, lang)
+        names = self.name.values()
+        return tuple((lang, form) for form, lang in first.items() if form not in names)
 
     @property
     def forms(self) -> tuple[str, ...]:

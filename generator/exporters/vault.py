@@ -649,7 +649,8 @@ def _glossary(edition: Edition) -> str:
         lines = []
         if term.others:
             also = on_one_line(words.phrase("glossary.also"))
-            lines.append(f"- {also}: {escaped(' · '.join(term.others))}")
+            others = " · ".join(form for _, form in term.others)
+            lines.append(f"- {also}: {escaped(others)}")
         if term.card:
             lines.append(f"- {_card_link(edition, term.card)}")
         parts += ["\n".join(lines)] if lines else []

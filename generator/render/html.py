@@ -48,7 +48,7 @@ from generator.cards.model import (
 from generator.evidence.derived import Derived
 from generator.evidence.facts import PublicFact
 from generator.evidence.settings import Setting
-from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName, Text, on_one_line
+from generator.lang import CALLOUT_LABELS, LANGS, Lang, SectionName, Text
 from generator.line_ends import line_end
 from generator.render.markup import vouched
 from generator.render.printed import caption
@@ -306,7 +306,8 @@ class _Writer:
         yield escape(text[at:], quote=False)
 
     def _term(self, term: Term, written: str) -> str:
-        name, means = escape(on_one_line(term.name)), escape(term.means[self.lang])
+        names = dict.fromkeys([term.name[self.lang], *term.name.values()])
+        name, means = escape(" · ".join(names)), escape(term.means[self.lang])
         address, text = escape(f"term:{term.id}"), escape(written, quote=False)
         return f'<a class="pd-term" data-term="{name}" title="{means}" href="{address}">{text}</a>'
 

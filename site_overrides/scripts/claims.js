@@ -68,7 +68,7 @@
       "div",
       { id: "pd-tip-text", role: "tooltip" },
       element("span", { class: "pd-tip-term" }, term.dataset.term),
-      element("p", { lang }, term.title),
+      element("p", { class: "pd-tip-means", lang }, term.title),
     );
   }
 
