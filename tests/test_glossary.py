@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator import checks
-from generator.cards import glossary_file
+from generator.cache import Cache
+from generator.cards import glossary_file, prose
 from generator.cards.glossary import Glossary, Term
+from generator.checks import terms
+from generator.edition.edition import bind
+from generator.edition.search_data import search_data
 from generator.lang import LANGS, Lang
 from generator.problems import Problem
 
@@ -240,11 +245,131 @@ def test_what_is_found_is_what_trying_every_form_finds(forms: list[str], text: s
 )
 def test_no_text_makes_the_search_slow(unit: str) -> None:
     """A hundred thousand characters of anything are searched once."""
-    import time  # noqa: PLC0415 - of this test alone
-
     glossary, problems = read(OURS.read_text("utf-8"))
     assert problems == []
     start = time.process_time()
     for lang in LANGS:
         assert len(list(glossary.mentions(unit * (100_000 // len(unit)), lang))) >= 0
     assert time.process_time() - start < 5
+
+
+# --- what holds of a base ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A copy of the small base, to be changed."""
+    shutil.copytree(BASE, tmp_path / "base")
+    return tmp_path / "base"
+
+
+def problems_with(base: Path, file: str, old: str, new: str) -> list[tuple[str, int, str, str]]:
+    """Code, line, message and hint of what is wrong after a change of one of its files."""
+    path = base / "cards" / file
+    text = path.read_text("utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), "utf-8")
+    _, problems = checks.load(base / "cards", demos=base / "runnable_demos")
+    assert all(problem.place.path.endswith(file) for problem in problems)
+    return [(each.code, each.place.line, each.message, each.hint) for each in problems]
+
+
+def test_a_card_that_is_none_is_named(base: Path) -> None:
+    """With the nearest that there is; one that is planned will do."""
+    [(code, line, message, hint)] = problems_with(
+        base, "glossary.yml", "card: kahan-sum", "card: kahan-sums"
+    )
+    assert (code, line) == ("term-card", 9)
+    assert "`compensated-summation` names `kahan-sums`, which is no card" in message
+    assert hint == "Did you mean `kahan-sum`?"
+    assert problems_with(base, "glossary.yml", "card: kahan-sums", "card: pairwise-sum") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "unit", "most", "named"),
+    [("加到目前为止的和。", "和", 60, "汉字"), ("The sum so far.", "so ", 30, "words")],
+)
+def test_a_meaning_is_short(base: Path, old: str, unit: str, most: int, named: str) -> None:
+    """Of as many units as it may have it is good, and of one more it is not."""
+    assert problems_with(base, "glossary.yml", old, unit * most) == []
+    [(code, line, message, _)] = problems_with(base, "glossary.yml", unit * most, unit * (most + 1))
+    assert (code, line) == ("term-length", 17)
+    assert f"has {most + 1} {named}" in message
+
+
+def test_a_meaning_says_nothing_that_is_never_said(base: Path) -> None:
+    """The glossary is held to itself."""
+    [(code, line, message, hint)] = problems_with(
+        base, "glossary.yml", "一次舍入的相对误差最大能有多大", "机器误差最大能有多大"
+    )
+    assert (code, line) == ("term", 24)
+    assert "“机器误差” is never said for `unit-roundoff`" in message
+    assert "Write “单位舍入”" in hint
+
+
+def test_a_question_says_nothing_that_is_never_said(base: Path) -> None:
+    """Nor does a title; other wordings and aliases may, for so people ask."""
+    [(code, line, message, _)] = problems_with(
+        base,
+        "numerics/kahan-sum.md",
+        "en: A sum of a million floats",
+        "en: A grand total of floats",
+    )
+    assert (code, line) == ("term", 6)
+    assert "“grand total” is never said for `sum`" in message
+    path = base / "cards/numerics/kahan-sum.md"
+    text = path.read_text("utf-8").replace("grand total", "sum")
+    path.write_text(text.replace("asked: {zh: [", "asked: {zh: [总计怎么算, "), "utf-8")
+    _, problems = checks.load(base / "cards", demos=base / "runnable_demos")
+    assert problems == []
+
+
+def test_a_glossary_that_changes_is_held_against_cards_that_do_not(base: Path) -> None:
+    """What was said of a card before its glossary knew of a form is not what is said afterwards."""
+    cache = Cache(base / "cache")
+    demos = base / "runnable_demos"
+    assert checks.load(base / "cards", demos=demos, cache=cache)[1] == []
+    path = base / "cards/glossary.yml"
+    path.write_text(path.read_text("utf-8").replace("[傻加]", "[傻加, 逐个相加]"), "utf-8")
+    found = checks.load(base / "cards", demos=demos, cache=cache)[1]
+    assert found == checks.load(base / "cards", demos=demos)[1]
+    assert {problem.code for problem in found} == {"term"}
+
+
+def test_search_knows_every_name_of_a_term(base: Path) -> None:
+    """A card that explains a term is found by what cards call it, a query by all that people write."""
+    found, _ = checks.load(base / "cards", demos=base / "runnable_demos")
+    assert found
+    data = search_data(bind(found))
+    [kahan] = [card for card in data["cards"] if card["id"] == "kahan-sum"]
+    assert {"补零头", "补偿求和"} <= set(kahan["aliases"]["zh"])
+    assert {"ksum", "Kahan summation"} <= set(kahan["aliases"]["en"])
+    assert len(set(kahan["aliases"]["zh"])) == len(kahan["aliases"]["zh"])
+    assert not {"康汉求和"} & set(kahan["aliases"]["zh"])
+    assert ["部分和", "partial sum"] in data["terms"]
+    assert any({"ksum", "康汉求和", "Kahan addition"} <= set(forms) for forms in data["terms"])
+
+
+# --- our own -------------------------------------------------------------------------------------
+
+
+def test_our_terms_stand_on_our_cards() -> None:
+    """Each is used in a language at least; no meaning has a number, which would go stale; all are one sentence."""
+    ours, problems = checks.load(ROOT / "cards", demos=ROOT / "runnable_demos")
+    assert ours
+    assert [each for each in problems if each.code.startswith(terms.CODE)] == []
+    glossary = ours.glossary
+    assert 40 <= len(glossary.terms) <= 60
+    used = {
+        mention.term.id
+        for card in ours.cards.values()
+        for passage in prose.passages(card)
+        for piece in passage.pieces
+        for mention in glossary.mentions(piece.text, passage.lang)
+    }
+    assert used == set(glossary.terms)
+    for term in glossary.terms.values():
+        assert not re.search(r"(?<![A-Za-z0-9])\d", "".join(term.means.values())), term.id
+        assert re.fullmatch(r"[^。]+。", term.means["zh"]), term.id
+        assert re.fullmatch(r"[A-Z][^.]+\.", term.means["en"]), term.id
+    assert {"§", "Table", "表", "第", "Llama", "stage"} <= set(glossary.naming)
