@@ -75,7 +75,7 @@ class _Reading:
         """One term; nothing where it has a fault."""
         at = f"terms.{name}"
         if not is_id(name):
-            hint = "Write a name in kebab-case, such as `activation-checkpointing`."
+            hint = "Write a name in kebab-case, such as `all-gather`."
             message = f"`{name}` {why_no_id(name)}"
             self.problems.append(Problem(self.places[at], "bad-id", message, hint))
         inner = {
