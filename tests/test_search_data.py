@@ -35,7 +35,7 @@ def test_every_part_of_every_card_is_there(library: Library) -> None:
 
 
 def test_a_card_is_found_by_its_question_and_by_other_wordings(library: Library) -> None:
-    """They stand among the aliases of their language, behind the card's own."""
+    """They stand among the aliases of their language, behind the card's own; then what its term is called."""
     [card] = [each for each in search_data(bind(library))["cards"] if each["id"] == "rounding"]
     assert card["aliases"] == {
         "zh": [
@@ -45,7 +45,7 @@ def test_a_card_is_found_by_its_question_and_by_other_wordings(library: Library)
         "en": [
             "round-off", "unit roundoff",
             "Why is 0.1 plus 0.2 not 0.3? Where does the error come from, and how large is it?",
-            "why are floats inexact", "0.1 + 0.2 != 0.3",
+            "why are floats inexact", "0.1 + 0.2 != 0.3", "unit round-off",
         ],
     }  # fmt: skip
 

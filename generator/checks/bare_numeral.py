@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from generator.checks import Reading, bare_quantities
+from generator.checks import Base, Reading, bare_quantities
 from generator.evidence import numerals
 from generator.problems import Problem, Severity
 
@@ -19,19 +19,25 @@ SENTENCE = (
 )
 
 
-def check_card(reading: Reading) -> Iterator[Problem]:
+def check(base: Base) -> Iterator[Problem]:
     """Each bare numeral of each card in format 2, but for those that are named for their unit already."""
-    for card in reading.cards:
-        if not card.converted:
-            continue
-        passages = [each for each in reading.passages if each.card is card]
-        told = {problem.place for problem in bare_quantities.of_passages(passages)}
-        for found in numerals.of_passages(passages):
-            if found.state == "bare" and found.place not in told:
-                message = f"“{found.text}” stands here without its proof"
-                hint = (
-                    f"Link it, `[{found.text}](claim:DEMO/METRIC)`, or by `param:`, `calc:`, `fact:`, `source:` or "
-                    "`given:`. Up to twenty, a word may say it; a formula may hold it, but for its result; and a name "
-                    "is joined to its number, or is code."
-                )
-                yield Problem(found.place, CODE, message, hint, SEVERITY)
+    naming = base.library.naming
+    for found in base.of_cards(
+        "bare", lambda reading: [*_on_cards(reading, naming)], *sorted(naming)
+    ):
+        yield from found
+
+
+def _on_cards(reading: Reading, naming: frozenset[str]) -> Iterator[Problem]:
+    if not all(card.converted for card in reading.cards):
+        return
+    told = {problem.place for problem in bare_quantities.of_passages(reading.passages)}
+    for found in numerals.of_passages(reading.passages, naming):
+        if found.state == "bare" and found.place not in told:
+            message = f"“{found.text}” stands here without its proof"
+            hint = (
+                f"Link it, `[{found.text}](claim:DEMO/METRIC)`, or by `param:`, `calc:`, `fact:`, `source:` or "
+                "`given:`. Up to twenty, a word may say it; a formula may hold it, but for its result; and a name "
+                "is joined to its number, or is code."
+            )
+            yield Problem(found.place, CODE, message, hint, SEVERITY)

@@ -108,6 +108,10 @@ class SiteAddresses:
         """The page with a demo's source."""
         return self._to(f"{addresses.DEMOS}/{demo}/")
 
+    def term(self, term: str) -> str:
+        """A term on the page of the glossary."""
+        return self._to(f"glossary/#{addresses.term(term)}")
+
     def report(self, card: Card | None = None) -> str:
         """Where to report an error, on ``card`` where one is named."""
         if self.report_url:
@@ -178,6 +182,15 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
         lang.PAGE_TITLES["study"],
         in_navigation=True,
     )
+    if edition.terms:
+        yield _page(
+            "glossary.html",
+            edition,
+            sites("glossary/"),
+            lang.PAGE_TITLES["glossary"],
+            words.phrase("glossary.lead"),
+            in_navigation=True,
+        )
     shares = Shares.together(edition.shares.values())
     yield _page(
         "about.html",
@@ -437,6 +450,7 @@ _HELPERS: Mapping[str, object] = {
     "handbook": False,
     "input_row": input_row,
     "report_form": report_form,
+    "term_anchor": addresses.term,
     "told": told,
     "top_claims": top_claims,
     "worth": calc.show,

@@ -57,7 +57,7 @@ NAMING: frozenset[str] = frozenset(
         "表", "图", "公式", "算法", "定理", "引理", "附录", "版本", "步骤", "阶段",
     }
 )  # fmt: skip
-"""Words behind which digits are a name, where a base does not list its own."""
+"""Words behind which digits are a name; a base's glossary may list more."""
 
 
 def of_card(card: Card, naming: Collection[str] = NAMING) -> Iterator[Numeral]:

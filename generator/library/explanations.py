@@ -20,7 +20,7 @@ from generator.cards.model import (
     WebLink,
 )
 from generator.evidence import calc, derived, settings, values
-from generator.evidence.derived import Derived
+from generator.evidence.derived import Derived, Ground
 from generator.evidence.facts import PublicFact
 from generator.evidence.settings import Setting
 from generator.evidence.verdicts import Verdict
@@ -166,10 +166,9 @@ def _said(link: Link, card: Card, library: Library) -> Iterator[tuple[str, str |
                 yield from _fact(fact)
         case Calc():
             yield "expression", link.expression
-            found = derived.derive(link, card.scenario, library.evidence, library.facts)
+            found = derived.derive(link, Ground.of(card, library.evidence, library.facts))
             if isinstance(found, Derived):
-                yield "with values", found.substituted
-                yield "result", calc.show(found.value)
+                yield from _calculated(found)
         case Citation():
             if source := card.sources.get(link.source):
                 yield "work", source.title
@@ -180,6 +179,13 @@ def _said(link: Link, card: Card, library: Library) -> Iterator[tuple[str, str |
                 yield "title", there.title
         case Given() | WebLink():
             pass
+
+
+def _calculated(found: Derived) -> Iterator[tuple[str, str]]:
+    for step in found.steps()[:-1]:
+        yield "part", f"{step.expression} = {step.substituted} = {calc.show(step.value)}"
+    yield "with values", found.substituted
+    yield "result", calc.show(found.value)
 
 
 def _metric(link: Claim, library: Library) -> Iterator[tuple[str, str | Text]]:

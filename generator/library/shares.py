@@ -70,13 +70,11 @@ class Shares:
         return Shares({kind: sum(each.counts[kind] for each in found) for kind in KINDS})
 
 
-def of_cards(
-    library: Library, cache: Cache = NOTHING_KEPT, naming: Collection[str] = NAMING
-) -> Mapping[str, Shares]:
+def of_cards(library: Library, cache: Cache = NOTHING_KEPT) -> Mapping[str, Shares]:
     """The shares of each card, in reading order. The text of a card is read again only when it has changed."""
     cards = tuple(library.cards.values())
-    words = sorted(naming)
-    sources = [(card.path, card.digest, words) for card in cards]
+    naming = library.naming
+    sources = [(card.path, card.digest, sorted(naming)) for card in cards]
     counted = cache.each("numerals", sources, lambda index: count(cards[index], naming))
     return {card.id: weigh(found, library) for card, found in zip(cards, counted, strict=True)}
 
