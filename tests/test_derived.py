@@ -6,9 +6,11 @@ import json
 import random
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -17,7 +19,7 @@ from generator.authoring.refresh import refresh
 from generator.cards.model import Calc, Param, Scenario
 from generator.edition.edition import bind, input_row
 from generator.evidence import derived, fact_file, settings
-from generator.evidence.derived import Derived, Finding
+from generator.evidence.derived import Derived, Finding, Ground
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.facts import Facts, PublicFact
 from generator.evidence.settings import Setting
@@ -50,10 +52,15 @@ def link(text: str, expression: str) -> Calc:
 
 
 def judged(
-    text: str, expression: str, evidence: Evidence = EVIDENCE, facts: Facts = FACTS
+    text: str,
+    expression: str,
+    evidence: Evidence = EVIDENCE,
+    facts: Facts = FACTS,
+    definitions: Mapping[str, str] = MappingProxyType({}),
 ) -> Derived | Problem:
     """What is said of it."""
-    return derived.judge(link(text, expression), SCENARIO, evidence, facts)
+    ground = Ground(SCENARIO, definitions, evidence, facts)
+    return derived.judge(link(text, expression), ground)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -101,7 +108,12 @@ def test_what_rests_on_assumptions_alone_is_called_so() -> None:
     for expression, state in (
         ("2 × 16 GB", "assumed"),
         ("{devices} × 4 GB", "assumed"),
+        ("{devices} × {batch} × {sequence} / 1024 × 1 GB", "assumed"),
         ("2 × {device/memory}", "follows"),
+        ("max(1 B, 2 × {device/memory})", "follows"),
+        ("{model/layers} × {devices} × 1 GB", "follows"),
+        ("{param:float_sums/count} × 3.2 MB", "follows"),
+        ("{claim:float_sums/bytes_per_number} × 4e9", "follows"),
     ):
         found = judged("32 GB", expression)
         assert isinstance(found, Derived)
@@ -119,6 +131,87 @@ def test_what_rests_on_a_stale_record_is_stale() -> None:
         found = judged("16 B", expression.replace("1.6 mB", "0.0016 B"), old)
         assert isinstance(found, Derived), found
         assert found.state == state
+
+
+DEFINED = {
+    "half": "{device/memory} / 2",
+    "both": "{calc:half} + {calc:half}",
+    "wrong": "{calc:half} + 1",
+    "assumed": "{devices} × 2 GB",
+    "rests": "{calc:assumed} × 2",
+    "ring": "{calc:chain} + {calc:half}",
+    "chain": "2 × {calc:ring}",
+    "self": "{calc:self}",
+    **{f"deep-{n}": f"{{calc:deep-{n + 1}}}" for n in range(20)},
+    "deep-20": "{device/memory}",
+    **{f"many-{n}": " + ".join([f"{{calc:many-{n + 1}}}"] * 50) for n in range(7)},
+    "many-7": "1 B",
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "worth"),
+    [
+        ("{calc:half}", Fraction(8 * 10**9)),
+        ("{calc:both} / {calc:half}", Fraction(2)),
+        ("{calc:both} / 1 B − 3 × {calc:half} / 1 B", Fraction(-8 * 10**9)),
+        ("{calc:deep-13}", Fraction(16 * 10**9)),
+        ("{calc:many-0} / (1 B)", Fraction(50**7)),
+    ],
+)
+def test_a_definition_is_worth_what_it_would_be_in_its_place(
+    expression: str, worth: Fraction
+) -> None:
+    """Named, and named within one another, whatever number the card prints of them."""
+    unit = " B" if "/" not in expression else ""
+    found = judged(f"{worth.numerator}{unit}", expression, definitions=DEFINED)
+    assert isinstance(found, Derived), found
+    assert Fraction(found.value.number) == worth
+    off = judged(f"{worth.numerator + 1}{unit}", expression, definitions=DEFINED)
+    assert isinstance(off, Problem)
+    assert off.code == "calc-number"
+
+
+@pytest.mark.parametrize(
+    ("expression", "code", "said"),
+    [
+        ("{calc:haf}", "calc-name", "`{calc:haf}`: the card defines no such"),
+        ("{calc:Half}", "calc-form", "not written as a name"),
+        ("{calc:wrong}", "calc-value", "`{calc:wrong}`: `+` joins bytes with a plain number"),
+        ("{calc:self}", "calc-name", "`self` → `self`"),
+        ("1 + {calc:chain}", "calc-name", "`chain` → `ring` → `chain`"),
+        ("{calc:deep-0}", "calc-name", "more than 8 definitions"),
+    ],
+)
+def test_a_definition_without_a_value_is_named(expression: str, code: str, said: str) -> None:
+    """Unknown, wrong in itself, going round, or too deep: at the link that needs it."""
+    found = judged("1", expression, definitions=DEFINED)
+    assert isinstance(found, Problem)
+    assert found.code == code
+    assert said.replace("bytes", "B") in found.message.replace("bytes", "B")
+    assert found.hint
+
+
+def test_what_rests_on_a_definition_is_as_well_founded_as_that_is() -> None:
+    """Assumed where it is, stale where it is; its steps stand before it, each once."""
+    old = replace(EVIDENCE, stale=frozenset({("float_sums", "cpu")}))
+    definitions = {**DEFINED, "measured": "{claim:float_sums/bytes_per_number}"}
+    for expression, evidence, state in (
+        ("{calc:rests}", EVIDENCE, "assumed"),
+        ("{calc:rests} + {calc:half}", EVIDENCE, "follows"),
+        ("{calc:measured}", EVIDENCE, "follows"),
+        ("2 × {calc:measured}", old, "stale"),
+    ):
+        found = derived.derive(
+            link("1", expression), Ground(SCENARIO, definitions, evidence, FACTS)
+        )
+        assert isinstance(found, Derived), found
+        assert found.state == state
+    found = judged("32 GB", "{calc:both} + {calc:half} + {calc:half}", definitions=DEFINED)
+    assert isinstance(found, Derived)
+    assert found.substituted == "16 GB + 8 GB + 8 GB"
+    steps = [each.expression for each in found.steps()]
+    assert steps == [DEFINED["half"], DEFINED["both"], found.expression]
 
 
 def test_what_cannot_be_read_is_told_once_elsewhere() -> None:
@@ -235,7 +328,7 @@ def test_a_card_shows_what_its_numbers_rest_on() -> None:
     card = found.cards["float-bytes"]
     assert [each.expression for each in edition.derivations(card)] == [
         "{device/memory} / {claim:float_sums/bytes_per_number}",
-        "{devices} × {device/memory} / {claim:float_sums/bytes_per_number}",
+        "{devices} × {calc:how-many}",
         "{device/memory} / ({param:float_sums/count} × {claim:float_sums/bytes_per_number})",
     ]
     [panel] = edition.panels(card)

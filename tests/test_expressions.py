@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from generator.evidence import expressions
 from generator.evidence.calc import Value, evaluate
-from generator.evidence.expressions import CalcError, Name, counts, names, parse, references
+from generator.evidence.expressions import CalcError, Name, names, parse, references
 
 SECONDS = 0.5
 """Of CPU for any text: what is bounded takes a thousandth of that."""
@@ -132,19 +132,6 @@ def test_names_come_once_in_their_order() -> None:
     assert [text[each.column - 1 : each.end - 1] for each in found] == [
         "{batch}", "{devices}", "{batch}", "{sequence}", "{devices}",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "proven"),
-    [
-        ("2 × 3", False), ("{devices} × {batch} × {sequence}", False), ("{devices} × 80 GB", False),
-        ("{devices} × {claim:a/b}", True), ("{param:a/b}", True), ("−sqrt({fact:a/b})", True),
-        ("{model/width}^2", True), ("max(1, {device/memory})", True), ("({device/memory}) %", True),
-    ],
-)  # fmt: skip
-def test_a_calc_counts_with_something_proven_in_it(text: str, proven: bool) -> None:
-    """Numbers, and how many devices, sequences and tokens there are, are assumed."""
-    assert counts(parse(text)) is proven
 
 
 # --- the tree ------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from generator.render.obsidian import (
 
 def written(source: str, lang: str = "en", printed: str | None = None) -> str:
     """``source`` through our parser and out again; its fences have printed that."""
-    tokens, _ = markdown.parse(Lines("card.md", source))
+    tokens, _, _ = markdown.parse(Lines("card.md", source))
     writer = Writer(
         "zh" if lang == "zh" else "en",
         lambda link, label, table: label,

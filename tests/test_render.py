@@ -56,7 +56,7 @@ class Resolver:
 
     def derived(self, link: Calc) -> Derived | None:
         """What it is worth without a scenario."""
-        found = derived.judge(link, Scenario(), EVIDENCE, FACTS)
+        found = derived.judge(link, derived.Ground(Scenario(), {}, EVIDENCE, FACTS))
         return found if isinstance(found, Derived) else None
 
     def is_drawn(self, link: FigureLink) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.cards.model import Calc, Card, Claim, Fact, Link, Param, Scenario
+from generator.cards.model import Calc, Card, Claim, Fact, Link, Param
 from generator.evidence import derived, settings
 from generator.evidence import facts as public
-from generator.evidence.derived import Derived
+from generator.evidence.derived import Derived, Ground
 from generator.evidence.evidence import Evidence
 from generator.evidence.facts import Facts
 from generator.evidence.quantities import QuantityError, Recorded, read
@@ -51,7 +51,7 @@ def refresh(
         for more, unfit in (
             wanted_settings(card.params(), evidence),
             wanted_facts(card.facts(), facts),
-            wanted_calculations(card.calcs(), card.scenario, evidence, facts),
+            wanted_calculations(card.calcs(), Ground.of(card, evidence, facts)),
         ):
             wanted += more
             found += unfit
@@ -131,10 +131,10 @@ def wanted_facts(links: Iterable[Fact], facts: Facts) -> tuple[list[Change], lis
 
 
 def wanted_calculations(
-    links: Iterable[Calc], scenario: Scenario, evidence: Evidence, facts: Facts
+    links: Iterable[Calc], ground: Ground
 ) -> tuple[list[Change], list[Problem]]:
     """The same of what is calculated."""
-    found = ((link, derived.derive(link, scenario, evidence, facts)) for link in links)
+    found = ((link, derived.derive(link, ground)) for link in links)
     return _reprints(
         (link, worth.value.number)
         for link, worth in found

@@ -6,7 +6,8 @@
 ``[50%](wrong:demo/metric)``         the same, said elsewhere, and refuted by the record
 ``[64](param:demo/name)``            a setting of the run that the demo's record on the CPU keeps
 ``[80 GB](fact:h100-sxm/memory)``    a public fact: a key of an entry of ``facts.yml``, which names its source
-``[16 GB](calc: "8 × 2 GB")``        what follows from others: the title is the expression
+``[16 GB](calc: "8 × 2 GB")``        what follows from others: the title is the expression;
+                                     as a definition, ``[label]: calc: "…"``, other expressions name it
 ``[30%](source:key "Table 5")``      a result of the work that the front matter declares as ``key``;
                                      the title says where in it, else the work's ``where`` counts
 ``[80 GB](given:)``                  a quantity assumed for the argument
@@ -54,6 +55,8 @@ TARGETS: Mapping[str, str] = {
     "fact": rf"(?P<subject>{_ID})/(?P<key>{_SNAKE})",
 }
 """What stands behind the schemes of proofs, in links and in expressions: a demo or an entry, and what of it."""
+LABEL = _ID
+"""What a definition is called that expressions name."""
 _TABLES: Mapping[str, tuple[type[Param] | type[Fact], str, str]] = {
     "param": (Param, "parameter", "`param:demo_name/parameter_name`"),
     "fact": (Fact, "fact", "`fact:entry-id/key`, as `facts.yml` names them"),

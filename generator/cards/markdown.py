@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import MD_TRIM_CHARS
@@ -84,6 +84,17 @@ class _Parser(MarkdownIt):
         return True
 
 
+class Definition(NamedTuple):
+    """``[label]: href "title"``."""
+
+    href: str
+    title: str
+
+
+_NAMED = re.compile(r"\{calc:([^{}/]+)\}")
+"""How an expression asks for a definition."""
+
+
 class _References(dict[str, dict[str, Any]]):
     """The addresses that are given by name, and which of those names links have asked for."""
 
@@ -109,12 +120,16 @@ def _parser() -> MarkdownIt:
     return md
 
 
-def parse(lines: Lines, first: int = 0) -> tuple[list[Token], list[Problem]]:
-    """The placed tokens of the rows from ``first`` on, and a problem for what reads unlike meant.
+def parse(
+    lines: Lines, first: int = 0
+) -> tuple[list[Token], Mapping[str, Definition], list[Problem]]:
+    """The placed tokens of the rows from ``first`` on, its definitions, and what reads unlike meant.
 
-    Rows count from 0 and from the file's top, in ``token.map``, too.
+    Rows count from 0 and from the file's top, in ``token.map``, too; the labels of definitions, whose
+    capitals say nothing, are in small letters.
     """
     named = _References()
+    named.asked.update(label.upper() for label in _NAMED.findall(lines.text))
     env = {"references": named}
     tokens = _parser().parse("\n" * first + lines.text[lines.start(first) :], env)
     problems = [*_too_deep(tokens, lines), *_idle_references(named, env, lines)]
@@ -142,7 +157,11 @@ def parse(lines: Lines, first: int = 0) -> tuple[list[Token], list[Problem]]:
         else:
             continue
         token.meta = {**token.meta, "places": places}
-    return tokens, [*problems, *_unknown_callouts(tokens)]
+    definitions = {
+        label.lower(): Definition(each["href"], each.get("title", ""))
+        for label, each in named.items()
+    }
+    return tokens, definitions, [*problems, *_unknown_callouts(tokens)]
 
 
 def _lone_figure(before: Token, inline: Token) -> Token | None:
@@ -178,7 +197,7 @@ def _idle_references(named: _References, env: Mapping[str, Any], lines: Lines) -
         yield Problem(
             lines.at(each["map"][0]),
             "unused-reference",
-            "this line is read as the address of a link, `[name]: address`, and no link uses it",
+            "this line is read as the address of a link, `[name]: address`, and nothing uses it",
             "Link with `[text][name]`, remove the line, or write `\\[` where it is text.",
         )
 

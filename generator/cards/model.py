@@ -15,7 +15,7 @@ import hashlib
 import pickle
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal, overload
 
@@ -303,6 +303,8 @@ class Card:
     sections: Mapping[Lang, Mapping[SectionName, Section]]
     digest: str
     """SHA-256 of the file's text: what is made of the card alone depends on this and ``path``."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """What is calculated under a name, ``[label]: calc: "…"``: expressions by label, in small letters."""
     fences: tuple[Fence, ...] = ()
     """The fences that are run, each code once, at its first place."""
 

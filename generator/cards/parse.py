@@ -19,6 +19,7 @@ from markdown_it.token import Token
 
 from generator.cards import fences, front_matter, links, markdown
 from generator.cards.front_matter import FrontMatter
+from generator.cards.markdown import Definition
 from generator.cards.model import (
     Card,
     Citation,
@@ -85,7 +86,7 @@ def parse(text: str, path: str) -> tuple[Card | None, list[Problem]]:
     reading = front_matter.read(lines)
     if isinstance(reading, Problem):
         return None, sorted([*lines.problems, reading])
-    tokens, found = markdown.parse(lines, reading.body)
+    tokens, definitions, found = markdown.parse(lines, reading.body)
     body = _Body(lines, reading.values, [*lines.problems, *reading.problems, *found])
     body.converted = (
         reading.values.question is not None if reading.values else "question" in reading.places
@@ -101,7 +102,7 @@ def parse(text: str, path: str) -> tuple[Card | None, list[Problem]]:
             body.problems += _unused(card)
             sections = (section for half in card.sections.values() for section in half.values())
             run, found = fences.of_sections(sections)
-            card = replace(card, fences=run)
+            card = replace(card, fences=run, definitions=_calculations(definitions))
             body.problems += found
     return card, sorted(body.problems)
 
@@ -625,6 +626,15 @@ def _unused(card: Card) -> Iterator[Problem]:
                 f"Cite it, `[text](source:{key})`, or remove it.",
                 "warning",
             )
+
+
+def _calculations(definitions: Mapping[str, Definition]) -> Mapping[str, str]:
+    """Those that expressions may name, each with its own expression."""
+    return {
+        label: " ".join(each.title.split())
+        for label, each in definitions.items()
+        if each.href == "calc:"
+    }
 
 
 def _card(

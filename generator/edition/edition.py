@@ -18,6 +18,7 @@ from typing import Any, TypeVar, get_args
 
 from markupsafe import Markup
 
+from generator import words
 from generator.cache import NOTHING_KEPT, Cache, Later
 from generator.cards.model import (
     Calc,
@@ -46,6 +47,7 @@ from generator.lang import LANGS, Lang, Text
 from generator.library.library import Library
 from generator.render.html import (
     RenderedCard,
+    calculation_anchor,
     evidence_anchor,
     fact_about,
     fact_anchor,
@@ -342,9 +344,9 @@ class Edition:
         return found if isinstance(found, Derived) else None
 
     def derivations(self, card: Card) -> tuple[Derived, ...]:
-        """What ``card`` calculates, each expression once, in their order there."""
+        """What ``card`` calculates, each expression once, in their order there and behind those that it rests on."""
         found = [each for link in card.calcs() if (each := self.derived(link))]
-        return tuple({each.expression: each for each in found}.values())
+        return tuple({step.expression: step for each in found for step in each.steps()}.values())
 
     def state(self, claim: Claim) -> State:
         """How the number of ``claim`` is marked; what cannot stand, as a draft may hold, is stale."""
@@ -514,16 +516,19 @@ def _told(found: Setting | Derived | None) -> object:
     """What a page shows of a number beside its record, which is known by its digest."""
     if isinstance(found, Setting):
         return found.parameter, found.stale
-    return found and (
-        found.expression,
-        found.substituted,
-        found.value,
-        found.state,
-        [
-            (each.name, each.value, each.proof if isinstance(each.proof, PublicFact) else None)
-            for each in found.inputs
-        ],
-    )
+    return found and [
+        (
+            step.expression,
+            step.substituted,
+            step.value,
+            step.state,
+            [
+                (each.name, each.value, each.proof if isinstance(each.proof, PublicFact) else None)
+                for each in step.inputs
+            ],
+        )
+        for step in found.steps()
+    ]
 
 
 def input_row(each: Input) -> InputRow:
@@ -534,6 +539,8 @@ def input_row(each: Input) -> InputRow:
             about, anchor = metric.label, evidence_anchor(record.demo, metric.name, record.device)
         case Setting(record, parameter):
             about, anchor = parameter.help, setting_anchor(record.demo, parameter.name)
+        case Derived():
+            about, anchor = words.phrase("card.calculated"), calculation_anchor(each.proof)
         case None:
             about, anchor = None, ""
         case fact:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from generator.cards.model import Calc, Scenario
+from generator.cards.model import Calc, Card, Scenario
 from generator.evidence import calc, expressions, settings
 from generator.evidence.calc import Value
 from generator.evidence.evidence import Evidence
@@ -22,6 +23,9 @@ from runnable_demos.lab.metrics import Metric, Record
 UNREAD = "calc-unread"
 """Code of what rests on a record or an entry that cannot be read: that is one problem, told already."""
 
+MAX_WITHIN = 8
+"""Definitions that name one another in a chain."""
+
 _NEAR = 12
 """Characters of an expression that show where something is wrong."""
 
@@ -35,16 +39,31 @@ class Finding:
     stale: bool
 
 
-Proof = Finding | Setting | PublicFact
-
-
 @dataclass(frozen=True, slots=True)
 class Input:
     """A name of an expression and its value; without ``proof`` it is assumed."""
 
     name: Name
     value: Value
-    proof: Proof | None
+    proof: Finding | Setting | PublicFact | Derived | None
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether nothing that is measured or cited stands behind it."""
+        return self.proof is None or (
+            isinstance(self.proof, Derived) and self.proof.state == "assumed"
+        )
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a record behind it is older than its demo."""
+        match self.proof:
+            case Finding() | Setting():
+                return self.proof.stale
+            case Derived():
+                return self.proof.state == "stale"
+            case _:
+                return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +84,38 @@ class Derived:
         """The same for the same expression with the same names."""
         return hashlib.sha256(self.expression.encode()).hexdigest()[:8]
 
+    def steps(self) -> tuple[Derived, ...]:
+        """The calculations that it rests on, each once and behind those that it names itself; last stands this one."""
+        found: dict[str, Derived] = {}
+        _collect(self, found)
+        return tuple(found.values())
 
-def judge(link: Calc, scenario: Scenario, evidence: Evidence, facts: Facts) -> Derived | Problem:
+
+def _collect(derived: Derived, found: dict[str, Derived]) -> None:
+    for each in derived.inputs:
+        if isinstance(each.proof, Derived) and each.proof.expression not in found:
+            _collect(each.proof, found)
+    found[derived.expression] = derived
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the expressions of a card may name; ``definitions`` are expressions by label."""
+
+    scenario: Scenario
+    definitions: Mapping[str, str]
+    evidence: Evidence
+    facts: Facts
+
+    @staticmethod
+    def of(card: Card, evidence: Evidence, facts: Facts) -> Ground:
+        """That of ``card``."""
+        return Ground(card.scenario, card.definitions, evidence, facts)
+
+
+def judge(link: Calc, ground: Ground) -> Derived | Problem:
     """What ``link`` calculates, or why it cannot stand."""
-    found = derive(link, scenario, evidence, facts)
+    found = derive(link, ground)
     return found if isinstance(found, Problem) else compared(link, found)
 
 
@@ -83,31 +130,73 @@ def compared(link: Calc, found: Derived) -> Derived | Problem:
     return _printed(link, found, printed) or found
 
 
-def derive(link: Calc, scenario: Scenario, evidence: Evidence, facts: Facts) -> Derived | Problem:
+def derive(link: Calc, ground: Ground) -> Derived | Problem:
     """What the expression of ``link`` is worth, whatever number the card prints."""
-    parsed = _parse(link.expression)
+    found = _derive(link.expression, ground, (), {})
+    if isinstance(found, Derived):
+        return found
+    code, message, hint = found
+    return Problem(link.place, code, message, hint)
+
+
+Refusal = tuple[str, str, str]
+"""Code, message and hint."""
+
+
+def _derive(
+    expression: str, ground: Ground, within: tuple[str, ...], known: dict[str, Derived | Refusal]
+) -> Derived | Refusal:
+    """What ``expression`` is worth; it stands in the definitions ``within``, and others are ``known`` by now."""
+    parsed = _parse(expression)
     if isinstance(parsed, CalcError):
-        return _problem(link, "calc-form", parsed)
+        return _refusal(expression, "calc-form", parsed)
     inputs = []
     for name in expressions.names(parsed):
-        found = _input(name, scenario, evidence, facts)
+        found = (
+            _defined(name, ground, within, known)
+            if name.scheme == "calc"
+            else _input(name, ground.scenario, ground.evidence, ground.facts)
+        )
         if isinstance(found, Input):
             inputs.append(found)
         else:
             code, message, hint = found
-            return Problem(link.place, code, f"`{{{name}}}`: {message}", hint)
+            return code, f"`{{{name}}}`: {message}", hint
     values = {each.name: each.value for each in inputs}
     try:
         value = calc.evaluate(parsed, values)
         substituted = calc.substituted(parsed, values)
     except CalcError as error:
-        return _problem(link, "calc-value", error)
+        return _refusal(expression, "calc-value", error)
     state: Literal["follows", "assumed", "stale"] = "follows"
-    if not expressions.counts(parsed):
+    if all(each.is_assumed for each in inputs):
         state = "assumed"
-    elif any(isinstance(each.proof, Finding | Setting) and each.proof.stale for each in inputs):
+    elif any(each.is_stale for each in inputs):
         state = "stale"
     return Derived(parsed.text, substituted, value, tuple(inputs), state)
+
+
+def _defined(
+    name: Name, ground: Ground, within: tuple[str, ...], known: dict[str, Derived | Refusal]
+) -> Input | Refusal:
+    label = name.subject
+    if label not in ground.definitions:
+        hint = f'{suggest(label, ground.definitions)} Define it at the end of the file: `[{label}]: calc: "…"`.'
+        return "calc-name", "the card defines no such calculation", hint.lstrip()
+    if label in within:
+        way = " → ".join(f"`{each}`" for each in (*within[within.index(label) :], label))
+        return (
+            "calc-name",
+            f"it is calculated from itself: {way}",
+            "Let one of them not name the other.",
+        )
+    if len(within) == MAX_WITHIN:
+        message = f"more than {MAX_WITHIN} definitions stand within one another"
+        return "calc-name", message, "Write some of them out."
+    if label not in known:
+        known[label] = _derive(ground.definitions[label], ground, (*within, label), known)
+    found = known[label]
+    return Input(name, found.value, found) if isinstance(found, Derived) else found
 
 
 @lru_cache(4096)
@@ -118,10 +207,10 @@ def _parse(text: str) -> Expression | CalcError:
         return error
 
 
-def _problem(link: Calc, code: str, error: CalcError) -> Problem:
-    near = link.expression[error.column - 1 :][:_NEAR]
+def _refusal(expression: str, code: str, error: CalcError) -> Refusal:
+    near = expression[error.column - 1 :][:_NEAR]
     where = f" (at {quote(near)} of the expression)" if near.strip() else ""
-    return Problem(link.place, code, f"{error.message}{where}", error.hint)
+    return code, f"{error.message}{where}", error.hint
 
 
 def _printed(link: Calc, found: Derived, printed: Quantity) -> Problem | None:
@@ -140,9 +229,6 @@ def _printed(link: Calc, found: Derived, printed: Quantity) -> Problem | None:
 
 
 # --- names ---------------------------------------------------------------------------------------
-
-Refusal = tuple[str, str, str]
-"""Code, message and hint."""
 
 
 def _input(name: Name, scenario: Scenario, evidence: Evidence, facts: Facts) -> Input | Refusal:

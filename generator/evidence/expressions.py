@@ -18,6 +18,7 @@ So ``−2^2`` is −4, ``2^3^2`` is 512, and ``a / b × c`` is ``(a / b) × c``.
 ``{fact:id/key}``                    a public fact
 ``{model/key}``                      a fact of the model that the scenario names; so ``{device/key}``
 ``{devices}``                        how many devices it has; so ``{batch}`` and ``{sequence}``
+``{calc:label}``                     what the card's definition ``[label]: calc: "…"`` is worth
 ===================================  ==============================================================
 """
 
@@ -30,7 +31,7 @@ from fractions import Fraction
 from math import isinf
 from typing import Literal, NamedTuple, NoReturn, cast, get_args
 
-from generator.cards.links import TARGETS
+from generator.cards.links import LABEL, TARGETS
 from generator.evidence import units
 from generator.evidence.quantities import SYMBOLS
 from generator.names import suggest
@@ -57,19 +58,18 @@ class CalcError(ValueError):
 
 # --- the tree ------------------------------------------------------------------------------------
 
-Scheme = Literal["claim", "param", "fact", "model", "device", "devices", "batch", "sequence"]
+Scheme = Literal[
+    "claim", "param", "fact", "model", "device", "devices", "batch", "sequence", "calc"
+]  # fmt: skip
 Operator = Literal["+", "−", "×", "/", "^"]
 Function = Literal["sqrt", "ln", "log2", "exp", "ceil", "floor", "min", "max"]
-
-PROVEN = frozenset({"claim", "param", "fact", "model", "device"})
-"""Schemes of numbers that are measured or cited; how many devices, sequences or tokens is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
     """What stands in braces.
 
-    ``subject`` is a demo or the id of a fact; ``device`` is that of a claim's record.
+    ``subject`` is a demo, the id of a fact or the label of a definition; ``device`` is that of a claim's record.
     What a name lacks is empty.
     """
 
@@ -81,7 +81,7 @@ class Name:
     def __str__(self) -> str:
         if self.subject:
             at = f"@{self.device}" if self.device not in ("", "cpu") else ""
-            return f"{self.scheme}:{self.subject}/{self.key}{at}"
+            return f"{self.scheme}:{self.subject}" + f"/{self.key}{at}" * bool(self.key)
         return f"{self.scheme}/{self.key}" if self.key else self.scheme
 
 
@@ -173,11 +173,6 @@ def _references(node: Node) -> Iterator[Reference]:
 def names(expression: Expression) -> tuple[Name, ...]:
     """The names in braces, each once, from left to right."""
     return tuple(dict.fromkeys(each.name for each in references(expression)))
-
-
-def counts(expression: Expression) -> bool:
-    """Whether anything in it is measured or cited; else it follows from assumptions alone, as ``given:`` does."""
-    return any(each.scheme in PROVEN for each in names(expression))
 
 
 # --- tokens --------------------------------------------------------------------------------------
@@ -511,6 +506,10 @@ _NAMES: Mapping[str, tuple[re.Pattern[str], str]] = {
         for of in ("model", "device")
     },
     **{of: (re.compile(of), f"`{{{of}}}`") for of in ("devices", "batch", "sequence")},
+    "calc": (
+        re.compile(f"calc:(?P<subject>{LABEL})"),
+        '`{calc:label}`, of a line `[label]: calc: "…"` of this card',
+    ),
 }
 """How a name of each scheme is written, and the form that a hint shows."""
 

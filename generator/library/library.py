@@ -27,7 +27,7 @@ from generator.cards.model import (
 )
 from generator.cards.syllabus import Syllabus
 from generator.evidence import derived, fact_file, facts, fence_records, settings
-from generator.evidence.derived import Derived
+from generator.evidence.derived import Derived, Ground
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.facts import Facts, PublicFact
 from generator.evidence.fence_records import FenceRecords
@@ -106,8 +106,9 @@ class Library:
     def derived(self) -> Mapping[Calc, Derived | Problem]:
         """What each number follows from that a card calculates, judged once for all who ask."""
         return {
-            link: derived.judge(link, card.scenario, self.evidence, self.facts)
+            link: derived.judge(link, ground)
             for card in self.cards.values()
+            for ground in [Ground.of(card, self.evidence, self.facts)]
             for link in card.calcs()
         }
 
