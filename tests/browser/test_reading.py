@@ -10,6 +10,10 @@ from generator.lang import STATE_MARKS
 from tests.browser.conftest import Open
 
 CARD = "cards/activation-checkpointing/"
+SHORT = ["answer", "spoken", "intuition"]
+"""Its sections of thirty seconds."""
+MEASURED = '.pd-claim[data-verdict="proven"]'
+"""A number that a run gave, and no sum of such."""
 STATES = get_args(State)
 
 
@@ -130,17 +134,17 @@ def sections(page) -> list[str]:
 
 
 def test_depth_hides_what_is_deeper(visit: Open) -> None:
-    """30 seconds show the answer, two minutes insights and trade-offs, deep everything; it is kept."""
+    """30 seconds show what is said and pictured, two minutes insights and the sum, deep everything; it is kept."""
     page = visit(CARD, mode="en")
-    assert len(sections(page)) == 8
+    assert len(sections(page)) == 13
     page.get_by_role("button", name="30 s").click()
-    assert sections(page) == ["answer"]
+    assert sections(page) == SHORT
     page.reload()
-    assert sections(page) == ["answer"]
+    assert sections(page) == SHORT
     page.locator(".pd-more").click()
-    assert sections(page) == ["answer", "insights", "tradeoffs"]
+    assert sections(page) == [*SHORT, "insights", "example"]
     page.locator(".pd-more").click()
-    assert len(sections(page)) == 8
+    assert len(sections(page)) == 13
     assert not page.locator(".pd-more").is_visible()
 
 
@@ -152,7 +156,7 @@ def test_a_link_into_the_depth_brings_it_back(visit: Open) -> None:
     page.reload()
     assert page.locator("#derivation").is_visible()
     page.goto(page.url.split("#")[0])
-    assert sections(page) == ["answer"]
+    assert sections(page) == SHORT
 
 
 # --- claims --------------------------------------------------------------------------------------
@@ -161,7 +165,7 @@ def test_a_link_into_the_depth_brings_it_back(visit: Open) -> None:
 def test_focus_shows_the_proof(visit: Open) -> None:
     """What the evidence says of a number stands beside it on focus, is read out, and Esc closes it."""
     page = visit(CARD, mode="en")
-    claim = page.locator('[data-lang="en"] .pd-claim').first
+    claim = page.locator(f'[data-lang="en"] {MEASURED}').first
     row = page.locator(f"[id='{(claim.get_attribute('href') or '')[1:]}']")
     claim.focus()
     tip = page.get_by_role("tooltip")
@@ -180,7 +184,7 @@ def test_tab_reaches_the_command(visit: Open) -> None:
     """From the number, Tab goes to the button that copies the command which proves it."""
     page = visit(CARD)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.locator(".pd-claim:visible").first.focus()
+    page.locator(f"{MEASURED}:visible").first.focus()
     page.keyboard.press("Tab")
     assert page.locator(".pd-tip .pd-copy:focus").count() == 1
     page.keyboard.press("Enter")
