@@ -25,15 +25,20 @@ The result
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import allocator_peak
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block
 from runnable_demos.models.stacks import (
@@ -172,6 +177,24 @@ y = {label = ["存活字节 / 一层输出", "live bytes / one layer's output"]}
 [figure.live.series]
 none = ["step", "不设检查点", "no checkpoints"]
 segments = ["step", "{k} 层一段", "segments of {k}"]
+
+[figure.lifetimes]
+title = [
+  "每层的输出何时存活：全部存下，与 {k} 层一段、只存各段的输入",
+  "When each layer's output is alive: all kept, and segments of {k} that keep their inputs alone",
+]
+x = {label = ["第几个动作", "action"]}
+y = {label = ["激活 x", "activation x"]}
+[figure.lifetimes.series]
+saved = ["bar", "存着，等反向来用", "kept for the backward"]
+rebuilt = ["bar", "反向里重算出来的", "computed again in the backward"]
+dropped = ["bar", "用完就丢", "dropped once used"]
+forward = ["bar", "前向（各层）", "forward (layers)"]
+recompute = ["bar", "重算（各层）", "recompute (layers)"]
+backward = ["bar", "反向（各层）", "backward (layers)"]
+[figure.lifetimes.places]
+none = ["全部存下", "all kept"]
+segments = ["{k} 层一段", "segments of {k}"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -262,10 +285,111 @@ def draw_steps(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """``x_layer`` is alive from within action ``born`` until within action ``gone``, from 1 on."""
+
+    layer: int
+    born: int
+    gone: int
+
+
+class Lives(TorchDispatchMode):
+    """Follows the storages of x_0 … x_L, the outputs of ReLUs, through the actions of a step.
+
+    A recomputation stops within its last ReLU, whose output no layer returns: it is seen here alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.action = self.layer = 0
+        self.alive: dict[int, tuple[int, int]] = {}
+        self.ended: list[Life] = []
+
+    def begin(self, layer: int) -> None:
+        """The next action, at ``layer``."""
+        self.action += 1
+        self.layer = layer
+
+    def follow(self, layer: int, x: Tensor) -> None:
+        """Note when ``x`` dies, unless it is followed already."""
+        storage = x.untyped_storage()
+        key = int(storage._cdata)
+        if key not in self.alive:
+            self.alive[key] = (layer, self.action)
+            weakref.finalize(storage, self._end, key)
+
+    def _end(self, key: int) -> None:
+        self.ended.append(Life(*self.alive.pop(key), self.action))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation; within an action a ReLU's output is its layer's."""
+        out = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.relu.default and self.action:
+            self.follow(self.layer, out)
+        return out
+
+
+class Followed(nn.Module):
+    """A layer that tells ``lives`` when it runs, and when its gradient arrives."""
+
+    def __init__(self, number: int, layer: nn.Module, lives: Lives) -> None:
+        super().__init__()
+        self.number, self.layer, self.lives = number, layer, lives
+
+    def forward(self, x: Tensor) -> Tensor:
+        """That of the layer."""
+        if not torch.is_grad_enabled():  # before the step begins
+            return self.layer(x)  # type: ignore[no-any-return]
+        self.lives.begin(self.number)
+        if self.number == 1:
+            self.lives.follow(0, x)
+        y: Tensor = self.layer(x)
+        y.register_hook(lambda _: self.lives.begin(self.number))
+        return y
+
+
+def lifetimes(
+    layers: Sequence[nn.Module], lengths: Sequence[int] | None, config: Config
+) -> tuple[list[Event], list[Life]]:
+    """All actions of a step with segments of ``lengths``, or without, and when each x is alive."""
+    lives = Lives()
+    followed = [Followed(number, layer, lives) for number, layer in enumerate(layers, start=1)]
+    with lives:
+        _, log = trace_step(followed, lengths, (config.batch, config.width), config.device)
+    return log, sorted(lives.ended, key=lambda life: (life.layer, life.born))
+
+
+def spans(log: Sequence[Event], lives: Sequence[Life], first: int) -> list[Span]:
+    """A row of actions, ``first``, and below it a row for each x."""
+    found = []
+    for moment, run in itertools.groupby(enumerate(log), key=lambda each: each[1].moment):
+        actions = list(run)
+        ends = [actions[at][1].layer for at in (0, -1)]
+        label = "–".join(dict.fromkeys(map(str, ends)))
+        found.append(Span(first, moment, actions[0][0], actions[-1][0] + 1, label))
+    backward = next(at for at, event in enumerate(log, start=1) if event.moment == "backward")
+    for life in lives:
+        again = log[life.born - 1].moment == "recompute"
+        kind = "rebuilt" if again else "saved" if life.gone >= backward else "dropped"
+        found.append(Span(first + 1 + life.layer, kind, life.born - 1, life.gone))
+    return found
+
+
+def draw_lifetimes(
+    layers: Sequence[nn.Module], segments: Sequence[int], config: Config, found: Mechanisms
+) -> None:
+    """Both ways of training, one above the other, over the same actions."""
+    xs = range(len(layers) + 1)
+    none, checkpointed = (lifetimes(layers, lengths, config) for lengths in (None, segments))
+    parts = [*spans(*none, 0), *spans(*checkpointed, 1 + len(xs))]
+    found.lanes("lifetimes", parts, rows=["none", *xs, "segments", *xs])
+
+
 def run(config: Config, progress: Progress) -> Result:
     """The textbook's example, traced; then transformer blocks."""
     L, k, device = config.layers, min(config.segment, config.layers), config.device
-    found = Findings(MEASURES, config, k=k)
+    found = Mechanisms(MEASURES, config, k=k)
     segments = equal_segments(L, k)
 
     progress(0.0, f"{L} layers in segments of {k}")
@@ -286,6 +410,7 @@ def run(config: Config, progress: Progress) -> Result:
     found["first_recomputed"], found["last_recomputed"] = again[0], again[-1]
     found["peak_segment"] = (max(log, key=lambda event: event.live).layer - 1) // k + 1
     draw_steps(none_log, log, k, a, found)
+    draw_lifetimes(layers, segments, config, found)
 
     flops = step_flops(partial(run_layers, layers), shape, device)
     checkpointed = partial(run_segments, layers, segments)

@@ -28,6 +28,7 @@ The result
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ from runnable_demos.lab.measure import (
     saved_tensors,
     storage_bytes,
 )
+from runnable_demos.lab.mechanisms import Mechanisms, Tile
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {
@@ -210,6 +212,19 @@ y = {label = ["搬运的字节", "bytes moved"], unit = "B", scale = "log2"}
 naive = ["measured", "朴素，计数", "naive, counted"]
 flash = ["measured", "Flash，计数", "flash, counted"]
 theory = ["theory", "理论主项", "theory, leading term"]
+
+[figure.tiles]
+title = [
+  "循环逐块走过因果分数矩阵：m、ℓ 属于这一行的最后一个查询，先给旧的 ℓ、Õ 乘上系数，再加上新的一块",
+  "The loop walks a causal score matrix tile by tile: m and ℓ are those of the row's last query; old ℓ and Õ are multiplied, then the tile is added",
+]
+x = {label = ["键块 j", "block of keys j"]}
+y = {label = ["查询块 i", "block of queries i"]}
+[figure.tiles.series]
+done = ["bar", "已并入，分数已丢", "merged, its scores dropped"]
+now = ["bar", "正在并入", "being merged"]
+later = ["bar", "还没到", "to come"]
+skipped = ["bar", "跳过：整块被遮", "skipped: wholly masked"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -254,6 +269,30 @@ class HBM:
         """Write a finished block to ``X[rows]``."""
         X[..., rows, :] = block
         self.bytes += block.nbytes
+
+    def merged(self, rows: slice, columns: slice, step: Running) -> None:
+        """A block of scores is merged; nothing of it passes, and ``Walk`` notes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """``m`` and ``ℓ`` of a block's queries after a step, and what ``ℓ`` and ``Õ`` were multiplied by."""
+
+    m: Tensor
+    l: Tensor
+    rescale: Tensor
+
+
+class Walk(HBM):
+    """The steps of the forward's loop, in their order, each with its rows and columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[slice, slice, Running]] = []
+
+    def merged(self, rows: slice, columns: slice, step: Running) -> None:
+        """Note it."""
+        self.steps.append((rows, columns, step))
 
 
 def blocks(N: int, size: int) -> list[slice]:
@@ -303,6 +342,7 @@ class FlashAttention(torch.autograd.Function):
                 l = rescale * l + P.sum(-1, keepdim=True)
                 O_i = rescale * O_i + P @ V_j
                 m = m_new
+                hbm.merged(rows, columns, Running(m, l, rescale))
             hbm.store(O, rows, O_i / l)
             hbm.store(L, rows, m + torch.log(l))
         ctx.save_for_backward(Q, K, V, O, L)
@@ -477,7 +517,7 @@ def flash_traffic(X: list[Tensor], size: int) -> int:
 
 def run(config: Config, progress: Progress) -> Result:
     """Errors at one length, memory over N, FLOPs at N/4, and traffic over the block side."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     progress(0.0, "fp64")
     errors = measure_errors(config)
     found["fp32_error"] = errors.fp32
@@ -489,6 +529,8 @@ def run(config: Config, progress: Progress) -> Result:
     compare_flops(config, found)
     progress(0.8, "HBM")
     compare_traffic(config, found)
+    places = range(1, len(SCORES) // SIDE + 1)
+    found.tiles("tiles", walk_tiles(), rows=places, columns=places)
     progress(1.0, "")
     return found.result()
 
@@ -572,3 +614,40 @@ def compare_traffic(config: Config, found: Findings) -> None:
         Line("flash", sides, list(flash.values())),
         Line("theory", sides, [row * (6 * d + 2) * N * N / side for side in sides]),
     )
+
+
+SIDE = 4
+SCORES = (1, 0, -1, 1, 3, 1, 2, 0, 2, 0, 1, 2, 1, 2, 0, 2)
+"""Of any query with each key, in blocks of ``SIDE``: the second raises the maximum, the third does not."""
+
+
+def walk_tiles() -> list[Tile]:
+    """Where the loop is when it ends its third row of blocks, and that row's steps.
+
+    With d = 1 and queries of 1, keys are scores.
+    """
+    K = torch.tensor(SCORES, dtype=torch.float64)[:, None]
+    walk = Walk()
+    flash_attention(torch.ones_like(K), K, K, causal=True, size=SIDE, hbm=walk)
+    steps = {
+        (rows.start // SIDE, columns.start // SIDE): (time, step)
+        for time, (rows, columns, step) in enumerate(walk.steps)
+    }
+    here = 2
+    now = max(time for (i, _), (time, _) in steps.items() if i == here)
+    tiles = []
+    n = len(SCORES) // SIDE
+    for i, j in itertools.product(range(n), repeat=2):
+        if (i, j) not in steps:
+            tiles.append(Tile(i, j, "skipped"))
+            continue
+        time, step = steps[i, j]
+        kind = "done" if time < now else "now" if time == now else "later"
+        tiles.append(Tile(i, j, kind, notes(step) if i == here else ()))
+    return tiles
+
+
+def notes(step: Running) -> tuple[str, str, str]:
+    """What the last query of a block carries after a step."""
+    m, l, rescale = (float(each[-1, 0]) for each in (step.m, step.l, step.rescale))
+    return f"m = {m:.3g}", f"ℓ, Õ × {rescale:.2g}", f"ℓ = {l:.3g}"

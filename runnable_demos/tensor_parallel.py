@@ -27,7 +27,8 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -40,8 +41,9 @@ from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab import collectives, ranks
 from runnable_demos.lab.errors import relative
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import saved_tensors
+from runnable_demos.lab.mechanisms import Box, Mechanisms
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "张量并行与序列并行", "en": "Tensor and sequence parallelism"}
@@ -159,6 +161,25 @@ tensor_theory = ["theory", "张量并行：10 + 24/t + 5as/(ht)", "tensor: 10 + 
 sequence_theory = ["theory", "加序列并行：(34 + 5as/h)/t", "and sequence: (34 + 5as/h)/t"]
 tensor = ["measured", "张量并行，实测", "tensor parallel, measured"]
 sequence = ["measured", "加序列并行，实测", "and sequence parallel, measured"]
+
+[figure.held]
+title = [
+  "一层前向之后每张卡存着哪一份激活，t = {ranks}",
+  "Which part of a block's activations each rank holds after the forward, t = {ranks}",
+]
+x = {label = ["切法", "split"]}
+y = {label = ["存下的激活", "activations saved"], unit = "B"}
+[figure.held.series]
+norms = ["bar", "两个 LayerNorm 的输入", "inputs of the two LayerNorms"]
+inputs = ["bar", "QKV 与 MLP 首个矩阵的输入", "inputs of QKV and of the first MLP matrix"]
+masks = ["bar", "残差前的 dropout 掩码", "dropout masks before the residuals"]
+heads = ["bar", "q、k、v 与各头的输出", "q, k, v and the heads' outputs"]
+core = ["bar", "注意力的 s×s 矩阵", "attention's s×s matrices"]
+mlp = ["bar", "MLP 中间的 4h", "4h in the middle of the MLP"]
+[figure.held.places]
+one = ["单卡", "one rank"]
+tp = ["张量并行", "tensor parallel"]
+sp = ["张量并行 + 序列并行", "tensor and sequence parallel"]
 """
 
 
@@ -351,14 +372,31 @@ def rows(x: Tensor, block: SplitBlock) -> Tensor:
     return x.chunk(block.group.size())[block.group.rank()].clone() if block.sequence else x.clone()
 
 
-def memory(config: Config, group: Group, *, sequence: bool) -> int:
-    """Bytes that a block saves on this rank, in bf16 with dropout."""
+PARTS = {
+    "torch.nn.functional.layer_norm": ("norms",) * 6,  # input, mean and deviation, twice
+    "matrix": ("inputs", "heads", "inputs", "mlp"),  # what the four matrices are multiplied with
+    "torch.bmm": ("heads", "core"),  # q, k and v in one storage; the matrix after dropout
+    "torch.softmax": ("core",),
+    "torch.native_dropout": ("core", "masks", "masks"),
+    "torch.nn.functional.gelu": ("mlp",),
+}
+"""What each operation of the block saves, in order; ``""`` is ``GatherLinear``."""
+
+
+def memory(config: Config, group: Group, *, sequence: bool) -> dict[str, int]:
+    """Bytes that a block saves on this rank, by part, in bf16 with dropout."""
     block = SplitBlock(config, group, sequence=sequence, p=0.1, dtype=torch.bfloat16)
     x = torch.randn(config.length, config.batch, config.width, device=config.device)
     x = rows(x.bfloat16(), block).requires_grad_()
     with saved_tensors(block.parameters()) as saved:
         block(x)
-    return saved.bytes
+    matrices = {"torch.nn.functional.linear": "matrix", "": "matrix"}
+    order = {op: iter(parts) for op, parts in PARTS.items()}
+    held = Counter[str]()
+    for tensor in saved.tensors:
+        if not tensor.shared:
+            held[next(order[matrices.get(tensor.op, tensor.op)])] += tensor.nbytes
+    return dict(held)
 
 
 def traffic(config: Config, group: Group, *, sequence: bool, again: bool) -> list[list[Any]]:
@@ -445,7 +483,7 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once; all of them save and send alike."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.tensor_parallel", config.ranks, asdict(config))
     report, N = reports[0], config.ranks
@@ -454,7 +492,8 @@ def run(config: Config, progress: Progress) -> Result:
 
     def most(name: str) -> int:
         """Bytes that the fullest rank saves."""
-        return max(int(r[name]) for r in reports)
+        held: list[int] = [sum(r[name].values()) for r in reports]
+        return max(held)
 
     def calls(name: str, kind: str) -> int:
         return sum(k == kind for k, _ in report[name])
@@ -478,6 +517,7 @@ def run(config: Config, progress: Progress) -> Result:
         Line("tensor", ts, [most(f"tp{t}") for t in ts]),
         Line("sequence", ts, [most(f"sp{t}") for t in ts]),
     )
+    found.shards("held", boxes(reports, N), groups=["one", "tp", "sp"])
 
     found["tp_all_reduce"] = calls("tp_calls", "all_reduce")
     found["sp_all_gather"] = calls("sp_calls", "all_gather")
@@ -489,6 +529,25 @@ def run(config: Config, progress: Progress) -> Result:
     found["other_seeds_ranks_differ"] = not any(r["other_seed"] for r in reports)
     progress(1.0, "done")
     return found.result()
+
+
+def boxes(reports: Sequence[ranks.Report], t: int) -> list[Box]:
+    """What of each part one rank saves, and each of ``t`` ranks.
+
+    A rank that saves less than one alone has a shard: all shards of a part make up its whole.
+    """
+    found = []
+    alone = reports[0]["tp1"]
+    for group, (name, n) in enumerate((("tp1", 1), (f"tp{t}", t), (f"sp{t}", t))):
+        for part, size in alone.items():
+            held = [float(r[name][part]) for r in reports[:n]]
+            cut = held[0] < size
+            for rank, each in enumerate(held):
+                start = sum(held[:rank]) if cut else 0.0
+                found.append(
+                    Box(group, rank, part, start, start + each, sum(held) if cut else each)
+                )
+    return found
 
 
 if __name__ == "__main__":

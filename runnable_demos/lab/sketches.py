@@ -24,6 +24,8 @@ SMALL = 12
 """Of what stands in parts and along axes; nothing is smaller."""
 LANE, TILE, STACK = 26, 92, {WIDE: 210, NARROW: 170}
 """Pixels: a lane's height, the most that a tile is wide, the height of the tallest stack of boxes."""
+FEW = 8
+"""Lanes that stand apart; more stand close together, and all on one strip."""
 
 RANK = {"zh": "卡 {}", "en": "rank {}"}
 EACH = {"zh": "每卡 {}", "en": "{} a rank"}
@@ -254,21 +256,24 @@ def _lanes(sheet: _Sheet, figure: Lanes) -> None:
     """Rows over time; where labels have no room on one strip, time goes on below."""
     names = [_wrapped(sheet, each.label) for each in figure.y.categories]
     left = _gutter(names)
-    height = max(LANE, 14 * max(map(len, names)) + 4)
+    few = len(names) <= FEW
+    height = max(LANE, 14 * max(map(len, names)) + 4) if few else 14 * max(map(len, names))
+    pitch = height + (4 if few else 2)
     low, high = min(s.start for s in figure.spans), max(s.end for s in figure.spans)
     room = sheet.width - left - 2 * _MARGIN
-    length = _strip(figure, high - low, room, most=4 if sheet.narrow else 2)
+    most = (4 if sheet.narrow else 2) if few else 1
+    length = _strip(figure, high - low, room, most)
     scale = scale_for([low, high], figure.x.unit)
     sheet.note(f"{sheet.words(figure.y.label)} ↓")
     while low < high:
         per = room / length
-        bottom = sheet.y + (height + 4) * len(names)
+        bottom = sheet.y + pitch * len(names)
         for tick in round_places(low, low + length, scale.worth, 5 if sheet.narrow else 10):
             x = left + (tick - low) * per
             sheet.rule(x, sheet.y, bottom + 2)
             sheet.text(x, bottom + 10, scale.number(tick), ink="muted", anchor="middle")
         for row, name in enumerate(names):
-            y = sheet.y + (height + 4) * row
+            y = sheet.y + pitch * row
             sheet.lines(_MARGIN, y + height / 2, name)
             for span in figure.spans:
                 start, end = max(span.start, low), min(span.end, low + length)

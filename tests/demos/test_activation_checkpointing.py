@@ -11,6 +11,7 @@ import torch
 
 from runnable_demos import activation_checkpointing
 from runnable_demos.activation_checkpointing import PRESETS, bit_equal, run
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Metric, Result
 from runnable_demos.models.gpt import Block
 from runnable_demos.models.stacks import Layer, run_layers, run_segments
@@ -26,6 +27,18 @@ LOSS = 8 / A  # the loss and its gradient, in activations
 def span(moment: str, layers: Iterable[int]) -> list[tuple[str, int]]:
     """Consecutive events."""
     return [(moment, layer) for layer in layers]
+
+
+ORDER = [
+    *span("forward", range(1, 13)),
+    *span("backward", [12]),
+    *span("recompute", [9, 10, 11, 12]),
+    *span("backward", [11, 10, 9, 8]),
+    *span("recompute", [5, 6, 7, 8]),
+    *span("backward", [7, 6, 5, 4]),
+    *span("recompute", [1, 2, 3, 4]),
+    *span("backward", [3, 2, 1]),
+]
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +57,7 @@ def test_the_last_segment_runs_again_first() -> None:
     """The order of all 36 actions: the gradient arrives, then its segment is rebuilt and used."""
     layers = [Layer(CONFIG.width) for _ in range(12)]
     _, log = trace_step(layers, (4, 4, 4), SHAPE, "cpu")
-    assert [(event.moment, event.layer) for event in log] == [
-        *span("forward", range(1, 13)),
-        *span("backward", [12]),
-        *span("recompute", [9, 10, 11, 12]),
-        *span("backward", [11, 10, 9, 8]),
-        *span("recompute", [5, 6, 7, 8]),
-        *span("backward", [7, 6, 5, 4]),
-        *span("recompute", [1, 2, 3, 4]),
-        *span("backward", [3, 2, 1]),
-    ]
+    assert [(event.moment, event.layer) for event in log] == ORDER
 
 
 def test_live_activations_are_those_of_a_count_by_hand() -> None:
@@ -128,9 +132,50 @@ def test_bit_equality_sees_one_bit() -> None:
 
 def test_the_figures_show_every_action(result: Result) -> None:
     """12 forwards and backwards, three segments of 4 that run again; both timelines."""
-    order, live = result.figures
+    order, live, _ = result.figures
     assert [len(series.x) for series in order.series] == [12, 12, 4, 4, 4]
     assert [len(series.x) for series in live.series] == [24, 36]
+
+
+def test_lanes_show_when_each_output_is_alive(result: Result) -> None:
+    """By who uses it last: layer i keeps x_i for its ReLU, and x_{i−1}; a segment's layers run again to have them."""
+    figure = next(figure for figure in result.figures if isinstance(figure, Lanes))
+    plain = [*span("forward", range(1, 13)), *span("backward", range(12, 0, -1))]
+
+    def end(order: list[tuple[str, int]], moment: str, layer: int) -> int:
+        return order.index((moment, layer)) + 1
+
+    expected = set()
+    for i in range(13):
+        start = max(i - 1, 0)
+        expected.add((1 + i, "saved", start, end(plain, "backward", max(i, 1))))
+        if i in (0, 4, 8):  # an input of a segment, used last by its first layer
+            expected.add((15 + i, "saved", start, end(ORDER, "backward", i + 1)))
+        else:
+            expected.add((15 + i, "dropped", start, min(i + 1, 12)))
+        if i:  # the last of a segment is used as soon as it is there: its gradient has arrived
+            moment = "recompute" if i in (4, 8, 12) else "backward"
+            again = end(ORDER, "recompute", i)
+            expected.add((15 + i, "rebuilt", again - 1, end(ORDER, moment, i)))
+    actions = [span for span in figure.spans if span.row in (0, 14)]
+    others = {(s.row, s.kind, s.start, s.end) for s in figure.spans if s not in actions}
+    assert others == expected
+    for row, order in ((0, plain), (14, ORDER)):
+        told = [s.kind for s in actions if s.row == row for _ in range(int(s.end - s.start))]
+        assert told == [moment for moment, _ in order]
+    assert [s.label for s in actions] == [
+        "1–12", "12–1", "1–12", "12", "9–12", "11–8", "5–8", "7–4", "1–4", "3–1",
+    ]  # fmt: skip
+
+
+def test_as_many_lanes_are_alive_as_activations_are_held(
+    result: Result, metrics: dict[str, Metric]
+) -> None:
+    """Bytes that another meter reads between forward and backward: a lane is an activation."""
+    figure = next(figure for figure in result.figures if isinstance(figure, Lanes))
+    for first, name in ((1, "held_none"), (15, "held_segments")):
+        held = [s for s in figure.spans if first <= s.row < first + 13 and s.start < 12 < s.end]
+        assert len(held) == metrics[name].value
 
 
 def test_blocks_peak_where_pytorchs_own_tracker_says(metrics: dict[str, Metric]) -> None:

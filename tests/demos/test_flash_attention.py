@@ -16,6 +16,8 @@ from runnable_demos import flash_attention as demo
 from runnable_demos.flash_attention import (
     HBM,
     PRESETS,
+    SCORES,
+    SIDE,
     checkpointed_attention,
     draw,
     eager_traffic,
@@ -28,15 +30,24 @@ from runnable_demos.flash_attention import (
     peak_bytes,
     run,
     saved_bytes,
+    walk_tiles,
 )
+from runnable_demos.lab.mechanisms import Tiles
+from runnable_demos.lab.metrics import Result
 
 CONFIG = PRESETS["small"]
 
 
 @pytest.fixture(scope="module")
-def metrics() -> dict[str, float]:
-    """Every metric of the small run, by name."""
-    return {m.name: m.value for m in run(CONFIG, lambda share, text: None).metrics}
+def result() -> Result:
+    """One run at small size."""
+    return run(CONFIG, lambda share, text: None)
+
+
+@pytest.fixture(scope="module")
+def metrics(result: Result) -> dict[str, float]:
+    """Every metric of it, by name."""
+    return {m.name: m.value for m in result.metrics}
 
 
 def by_loops(Q: Tensor, K: Tensor, V: Tensor, causal: bool) -> Tensor:
@@ -270,3 +281,31 @@ def test_unequal_bytes_are_called_unequal(monkeypatch: pytest.MonkeyPatch) -> No
     found = {m.name: m.value for m in run(CONFIG, lambda share, text: None).metrics}
     assert found["flash_saved_linear"] is False
     assert found["sdpa_saved_equal"] is False
+
+
+def test_tiles_tell_what_a_row_carries(result: Result) -> None:
+    """By the definition: after block j the maximum and the sum of all so far, and how the maximum moved them."""
+    figure = next(figure for figure in result.figures if isinstance(figure, Tiles))
+    n, row, m = len(SCORES) // SIDE, 2, -math.inf
+    expected: dict[tuple[int, int], tuple[str, ...]] = {}
+    for j in range(row + 1):
+        seen = SCORES[: (j + 1) * SIDE]  # the row's last query sees all of its last block
+        before, m = m, max(seen)
+        total = math.fsum(math.exp(s - m) for s in seen)
+        expected[row, j] = (
+            f"m = {m}", f"ℓ, Õ × {math.exp(before - m):.2g}", f"ℓ = {total:.3g}",
+        )  # fmt: skip
+    assert {(t.row, t.column): t.notes for t in figure.tiles if t.notes} == expected
+    assert [notes[0] for notes in expected.values()] == ["m = 1", "m = 3", "m = 3"]
+    for tile in figure.tiles:
+        place = (tile.row, tile.column)
+        visited = "done" if place < (row, row) else "now" if place == (row, row) else "later"
+        assert tile.kind == ("skipped" if tile.column > tile.row else visited)
+    assert len(figure.tiles) == n * n
+
+
+def test_tiles_are_those_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that goes through hidden blocks skips none in the figure either."""
+    assert [tile.kind for tile in walk_tiles()].count("skipped") == 3 + 2 + 1
+    monkeypatch.setattr(demo, "hidden", lambda rows, columns: False)
+    assert "skipped" not in [tile.kind for tile in walk_tiles()]

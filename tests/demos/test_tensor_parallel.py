@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from runnable_demos import tensor_parallel
 from runnable_demos.lab import ranks
+from runnable_demos.lab.mechanisms import Shards
 from runnable_demos.lab.metrics import Result
 from runnable_demos.tensor_parallel import PRESETS, ranks_agree, run
 from tests.demos.told import told
@@ -57,6 +58,36 @@ def test_saved_bytes_are_the_formulas(result: Result) -> None:
     assert value(result, "tp_per_sbh") == pytest.approx(ledger(T, sequence=False))
     assert value(result, "sp_per_sbh") == pytest.approx(ledger(T, sequence=True))
     assert value(result, "norm_statistics_per_sb") == 8
+
+
+PARTS = {
+    "norms": 2 * 2 + NORMS,  # both inputs, and what is kept of each token
+    "inputs": 2 * 2,
+    "masks": 2 * 1,
+    "heads": 2 * 3 + 2,
+    "core": (2 + 1 + 2) * A * S / H,
+    "mlp": 2 * (4 + 4),
+}
+"""Bytes over sbh that one rank saves, by hand: two an element, one an element of a mask."""
+
+
+def test_shards_are_the_ledgers_parts(result: Result) -> None:
+    """Between the split matrices all with tensor parallelism, and a t-th of the rest; a t-th of all with both."""
+    figure = next(figure for figure in result.figures if isinstance(figure, Shards))
+    outside = {"norms", "inputs", "masks"}
+    found = {(b.group, b.rank, b.kind): (b.start, b.end, b.whole) for b in figure.boxes}
+    expected = {}
+    for kind, size in PARTS.items():
+        whole = size * S * B * H
+        for group, n, cut in ((0, 1, False), (1, T, kind not in outside), (2, T, True)):
+            for rank in range(n):
+                edges = (rank * whole / T, (rank + 1) * whole / T) if cut else (0, whole)
+                expected[group, rank, kind] = (*edges, whole)
+    assert found == expected
+    totals = [figure.held(group, 0) / (S * B * H) for group in range(3)]
+    assert totals == pytest.approx(
+        [ledger(1, sequence=False), ledger(T, sequence=False), ledger(T, sequence=True)]
+    )
 
 
 def test_shares(result: Result) -> None:
