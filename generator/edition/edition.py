@@ -105,13 +105,18 @@ class InputRow:
 
 @dataclass(frozen=True, slots=True)
 class DemoPanel:
-    """What one demo proves on one card; ``placed`` are its figures that stand in the card's text."""
+    """What one demo proves on one card, with the figures that are shown there.
+
+    ``placed`` are those of them that stand in the card's text: all, on a card in format 2, whose text
+    places what teaches.
+    """
 
     record: Record
     stale: bool
     rows: tuple[MetricRow, ...]
     settings: tuple[SettingRow, ...]
-    placed: frozenset[str] = frozenset()
+    figures: tuple[Figure, ...]
+    placed: frozenset[str]
 
     @property
     def command(self) -> str:
@@ -298,6 +303,11 @@ class Edition:
                 tuple(
                     SettingRow(setting_anchor(key[0], name), parameter)
                     for name, parameter in settings.get(key, {}).items()
+                ),
+                tuple(
+                    figure
+                    for figure in evidence.records[key].result.figures
+                    if not card.converted or figure.name in placed.get(key, ())
                 ),
                 frozenset(placed.get(key, ())),
             )

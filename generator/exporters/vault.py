@@ -280,7 +280,7 @@ class _CardNote:
                     on_one_line(_OWN["stale"]),
                     on_one_line(_OWN["stale_why"]),
                 )
-            for figure in record.result.figures:
+            for figure in panel.figures:
                 if figure.name in panel.placed:
                     yield paragraph(on_one_line(figure.title)) + "\n" + self._places(record, figure)
                     continue
