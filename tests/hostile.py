@@ -1,6 +1,6 @@
 """A base in which every text is an attack.
 
-Its fields are found from the schemas of front matter, syllabus, facts and records, so that a new field is
+Its fields are found from the schemas of front matter, syllabus, glossary, facts and records, so that a new field is
 attacked as well: a text that its schema takes is one, and a name that it refuses has to be given
 here, or writing the base fails.
 """
@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from generator.cards import parse, syllabus
+from generator.cards import glossary_file, parse, syllabus
 from generator.cards.front_matter import FrontMatter
 from generator.evidence import fact_file
 from generator.evidence.fence_records import FenceRecord, Printout
@@ -283,6 +283,17 @@ def facts() -> str:
     return yaml.safe_dump({"card": {**entry, "memory": "16 GB", "power": 3}}, allow_unicode=True)
 
 
+def glossary() -> str:
+    """A ``glossary.yml`` whose words are attacks; one of its terms stands in every attack."""
+    entry = filled(
+        glossary_file._Entry,
+        {"variants": {lang: ["pwn", attack()] for lang in LANGS}, "card": "one"},
+    )
+    plain_entry = filled(glossary_file._Entry, {"card": "planned"})
+    terms = {"term": entry, "other": plain_entry}
+    return yaml.safe_dump({"terms": terms, "naming": [attack()]}, allow_unicode=True)
+
+
 def card(name: str, needed: list[str], formerly: list[str]) -> str:
     """A card whose front matter and body are attacks."""
     work = "https://x.example/'onmouseover='window.pwn=1'&lt;b&gt;"
@@ -346,6 +357,7 @@ def write(folder: Path) -> None:
     text = yaml.safe_dump({"format": 2, "modules": modules, "paths": [path_]}, allow_unicode=True)
     (folder / "cards" / "modules.yml").write_text(text, encoding="utf-8")
     (folder / "cards" / "facts.yml").write_text(facts(), encoding="utf-8")
+    (folder / "cards" / "glossary.yml").write_text(glossary(), encoding="utf-8")
     for name, needed, formerly in (("one", [], ["before"]), ("two", ["one", "planned"], [])):
         file = folder / "cards" / "module" / f"{name}.md"
         file.write_text(card(name, needed, formerly), encoding="utf-8")

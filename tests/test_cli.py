@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from generator import commands, site_url
@@ -113,10 +114,108 @@ def test_json_is_for_programs(base: Path) -> None:
     """The same problems, as data, and nothing else on standard output."""
     edit(base, "rounding", "related: [float-bytes]", "related: [float-byte]")
     done = proofdeck("check", "--json", "--cards", "cards", cwd=base)
-    (found,) = json.loads(done.stdout)
+    (found,) = json.loads(done.stdout)["problems"]
     place = Place("cards/numerics/rounding.md", 18, 11)
     assert Problem(Place(**found.pop("place")), **found).place == place
     assert done.returncode == 1
+
+
+def test_json_says_what_stands_behind_the_numbers(base: Path) -> None:
+    """Of all numerals that are not free the shares, together and card by card; a base that is none has none."""
+    edit(base, "rounding", "误差从存下的一刻就在", "误差从存下 100 年前就在")
+    done = proofdeck("check", "--json", "--cards", "cards", cwd=base)
+    found = json.loads(done.stdout)
+    assert [each["code"] for each in found["problems"]] == ["bare-numeral"]
+    assert done.returncode == 0
+    assert found["numbers"]["all"]["count"] == 55
+    assert found["numbers"]["all"]["backed"] == round(52 / 55, 4)
+    assert found["numbers"]["cards"]["rounding"] == {
+        "count": 7,
+        "backed": round(6 / 7, 4),
+        "measured": round(6 / 7, 4),
+        "computed": 0,
+        "cited": 0,
+        "given": 0,
+        "bare": round(1 / 7, 4),
+    }
+    empty = json.loads(proofdeck("check", "--json", "--cards", base / "nothing").stdout)
+    assert empty["numbers"] is None
+
+
+def test_a_card_is_explained_link_by_link(base: Path) -> None:
+    """Each link with its place, and what it leads to; a hundred columns hold every line but a path."""
+    edit(base, "float-bytes", "[16 GB](fact:toy-gpu/memory)", "[17 GB](fact:toy-gpu/memory)")
+    done = proofdeck("check", "--explain", "float-bytes", "--cards", "cards", cwd=base)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "cards/numerics/float-bytes.md:23:20  52"
+    assert lines[1].split() == ["assumed", "given:"]
+    at = next(n for n, line in enumerate(lines) if line.endswith("  8 B"))
+    assert lines[at + 1].split() == ["proven", "claim:float_sums/bytes_per_number"]
+    assert [line[16:] for line in lines[at + 2 : at + 4]] == [
+        "每个数的字节",
+        "bytes a number",
+    ]
+    assert "“17 GB” is printed, but the fact is" in done.stdout
+    assert lines[-1] == "36 links, 4 unresolved"
+    assert max(map(cell_len, lines)) <= 100
+    assert not any(line != line.rstrip() for line in lines)
+    told = proofdeck("check", "--explain", "float-bytes", "--json", "--cards", "cards", cwd=base)
+    found = json.loads(told.stdout)
+    assert (found["card"], len(found["links"])) == ("float-bytes", 36)
+    assert found["links"][0]["place"] == {
+        "path": "cards/numerics/float-bytes.md",
+        "line": 23,
+        "column": 20,
+    }
+    assert [each["state"] for each in found["links"]].count("unresolved") == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("float-byte", "Did you mean `float-bytes`?"),
+        ("round-off", "It is now `rounding`."),
+        ("", "Known: "),
+        ("\x1b[31m" + "x" * 10_000, "Known: "),
+    ],
+)
+def test_a_card_that_is_not_there_is_not_explained(name: str, hint: str, base: Path) -> None:
+    """That is wrong usage, and the hint names what may be meant."""
+    done = proofdeck("check", "--explain", name, "--cards", "cards", cwd=base)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: there is no card ")
+    assert hint in done.stderr
+    assert len(done.stderr) < 1000
+    assert done.stderr.replace("\n", "").isprintable()
+
+
+def test_a_card_that_cannot_be_read_is_not_explained(base: Path) -> None:
+    """Its errors are printed instead, and the code is theirs; that of no base is that of usage."""
+    edit(base, "rounding", "module: numerics", "module: [")
+    done = proofdeck("check", "--explain", "rounding", "--cards", "cards", cwd=base)
+    assert done.returncode == 1
+    assert "cards/numerics/rounding.md:" in done.stdout
+    assert "cannot be read" in done.stderr
+    done = proofdeck("check", "--explain", "rounding", "--cards", base / "nothing")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--cards", "--demos", "--evidence"])
+def test_an_empty_name_is_no_folder(option: str, base: Path) -> None:
+    """It does not stand for the folder in which the user is."""
+    for command in (["check"], ["verify"], ["demo", "list"]):
+        done = proofdeck(*command, option, "", cwd=base / "cards")
+        assert (done.returncode, done.stdout) == (2, ""), command
+        assert "the name of the folder is empty" in " ".join(done.stderr.split())
+
+
+def test_nothing_is_verified_on_a_gpu_where_nothing_gains_from_one(base: Path) -> None:
+    """That is said, as wrong usage, and no success of nothing."""
+    done = proofdeck("verify", "--device", "cuda", "--cards", "cards", cwd=base)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "gains from a GPU (--device cuda)" in done.stderr
 
 
 def test_a_broken_record_is_one_problem(base: Path) -> None:
@@ -493,7 +592,7 @@ def test_a_name_that_nobody_can_type_is_a_problem_of_its_own(
         said = done.stdout + done.stderr
         assert said.count("file-name") == 1
         assert said.replace("\n", "").isprintable()
-    assert [each["code"] for each in json.loads(done.stdout)] == ["file-name"]
+    assert [each["code"] for each in json.loads(done.stdout)["problems"]] == ["file-name"]
     assert not (base / "dist").exists()
 
 
@@ -528,7 +627,9 @@ def test_what_a_message_quotes_is_short_and_printable(base: Path, what: str) -> 
     assert done.stdout.count("\n") > 2
     assert max(map(len, done.stdout.splitlines())) < 1000
     assert done.stdout.replace("\n", "").isprintable()
-    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)
+    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)[
+        "problems"
+    ]
     assert max(len(each["message"]) for each in found) < 700
     assert max(len(each["hint"]) for each in found) < 700
 
@@ -556,8 +657,8 @@ def test_refresh_mends_what_check_finds(base: Path) -> None:
     edit(base, "float-bytes", "[53](claim", "[54](claim")
     done = proofdeck("refresh", "--cards", "cards", cwd=base)
     assert done.stdout.splitlines() == [
-        "cards/numerics/float-bytes.md:71:27: 54 → 53",
-        "cards/numerics/float-bytes.md:144:84: 54 → 53",
+        "cards/numerics/float-bytes.md:71:26: 54 → 53",
+        "cards/numerics/float-bytes.md:144:76: 54 → 53",
         "2 numbers rewritten",
     ]
     assert (base / "cards/numerics/float-bytes.md").read_text() == before
@@ -574,7 +675,9 @@ def test_a_new_card_is_written_and_found(base: Path) -> None:
     arguments = ("pairwise-sum", "--module", "numerics", "--topic", "sums", "--cards", "cards")
     done = proofdeck("new", *arguments, cwd=base)
     assert done.stdout.splitlines()[0] == "wrote cards/numerics/pairwise-sum.md"
-    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)
+    found = json.loads(proofdeck("check", "--json", "--cards", "cards", cwd=base).stdout)[
+        "problems"
+    ]
     assert {each["place"]["path"] for each in found} == {"cards/numerics/pairwise-sum.md"}
     again = proofdeck("new", *arguments, cwd=base)
     assert (again.returncode, again.stdout) == (2, "")

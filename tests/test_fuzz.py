@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from generator import checks, exporters
-from generator.cards import syllabus
+from generator.cards import glossary_file, syllabus
+from generator.cards.glossary import Glossary, Mention
 from generator.cards.model import Card, Fence
 from generator.cards.parse import parse
 from generator.checks import Base
@@ -28,6 +29,7 @@ from generator.edition.study_data import study_data
 from generator.evidence import fact_file, fence_records
 from generator.evidence.evidence import load_evidence
 from generator.exporters import handbook, vault
+from generator.lang import LANGS, Lang
 from generator.library import library
 from generator.library.library import Contents, Library
 from generator.line_ends import line_end
@@ -41,6 +43,7 @@ BASE = Path(__file__).parent / "library"
 PATH = (BASE / "cards/numerics/kahan-sum.md").as_posix()
 CARD = Path(PATH).read_text(encoding="utf-8")
 MODULES = (BASE / "cards" / "modules.yml").read_text(encoding="utf-8")
+TERMS = (BASE / "cards" / "glossary.yml").read_text(encoding="utf-8")
 FACTS = (BASE / "cards" / "facts.yml").read_text(encoding="utf-8")
 RECORD = (BASE / "runnable_demos/evidence/float_sums.cpu.json").read_text(encoding="utf-8")
 PRINTED = (BASE / "runnable_demos/evidence/cards/kahan-sum.json").read_text(encoding="utf-8")
@@ -59,6 +62,7 @@ fuzzed = settings(
 
 LOADED, _ = library.load(BASE / "cards", demos=BASE / "runnable_demos")
 PLAN, _ = syllabus.read(MODULES, "modules.yml")
+GLOSSARY, _ = glossary_file.read(TERMS, "glossary.yml")
 
 
 @contextmanager
@@ -106,6 +110,9 @@ class _Everything:
     def is_written(self, card: str) -> bool:  # noqa: ARG002
         return True
 
+    def mentions(self, text: str, lang: Lang) -> Iterator[Mention]:
+        return GLOSSARY.mentions(text, lang)
+
 
 def used(text: str) -> None:
     """A card's text through all that ever reads it."""
@@ -118,7 +125,7 @@ def used(text: str) -> None:
             return
         others = [each for name, each in LOADED.cards.items() if name != card.id]
         cards = (*others, card)
-        known = (LOADED.evidence, LOADED.facts, LOADED.fences)
+        known = (LOADED.evidence, LOADED.facts, LOADED.fences, LOADED.glossary)
         base = Base(Contents(LOADED.root, PLAN, cards, frozenset(), *known))
         found = checks.run(base)
         sound(found, text, PATH)
@@ -155,7 +162,7 @@ def _exported(base: Library) -> None:
 MARKS = st.sampled_from(
     ["汉", "字", "，", "“", "”", "……", "——", "a", "GPU", "3", "16 B", "%", "$x$", "$", "$$", "`c`", "`", "```",
      "~~~", "**", "*", "_", "~~", "==", "[", "]", "(", ")", "![", "[[", "]]", "](given:)", "[3%](claim:a/b)",
-     "[16 GB](fact:toy-gpu/memory)",
+     "[16 GB](fact:toy-gpu/memory)", "求和", "部分和", "partial sum", "ULP", "康汉求和", "Kahan addition",
      "[10,000](param:float_sums/count)",
      '[16 GB](calc: "{fact:toy-gpu/memory} × 1")',
      "<!-- #i often asks=i -->", "<!-- #j strong red-flag x=",
@@ -309,6 +316,27 @@ def test_any_facts(yaml: str, row: int, gone: int) -> None:
             sound(problems, text, "facts.yml")
             for keys in facts.entries.values():
                 assert all(fact.source.url.startswith("https://") for fact in keys.values())
+
+
+@given(YAML, st.integers(0, TERMS.count("\n")), st.integers(0, 3), BODIES)
+@fuzzed
+def test_any_glossary(yaml: str, row: int, gone: int, body: str) -> None:
+    """Whatever stands in ``glossary.yml``; what is left of it finds its terms in any text, in their order."""
+    rows = TERMS.split("\n")
+    for text in (yaml, "\n".join([*rows[:row], yaml, *rows[row + gone :]])):
+        with bounded():
+            glossary, problems = glossary_file.read(text, "glossary.yml")
+            sound(problems, text, "glossary.yml")
+            _searched(glossary, body + text)
+
+
+def _searched(glossary: Glossary, text: str) -> None:
+    for lang in LANGS:
+        at = 0
+        for mention in glossary.mentions(text, lang):
+            assert at <= mention.start < mention.end <= len(text)
+            assert glossary.terms[mention.term.id] is mention.term
+            at = mention.end
 
 
 @given(st.integers(0, len(RECORD)), st.integers(0, 40), TEXTS)

@@ -17,7 +17,7 @@ from generator import checks, commands
 from generator.cards import front_matter
 from generator.edition import edition as editions
 from generator.exporters import vault
-from generator.lang import on_one_line
+from generator.lang import LANGS, on_one_line
 from generator.lines import Lines
 from generator.problems import visible
 from generator.render import markup
@@ -87,6 +87,24 @@ def test_notes_show_what_was_said(notes: dict[str, str]) -> None:
         texts += [token.content for token in tokens]
         shown = set().union(*(hostile.numbers(each.replace(JOINER, "")) for each in texts))
         assert len(shown) > 80
+
+
+def test_the_note_of_terms_shows_what_was_written(base: Path, notes: dict[str, str]) -> None:
+    """Names, meanings and variants stand in it letter by letter; what is never said does not."""
+    found, _ = checks.load(base / "cards", demos=base / "runnable_demos")
+    assert found
+    tokens = flat(read(notes[f"{vault.GLOSSARY}.md"])[1])
+    texts = ("".join(part.content for part in each.children or ()) for each in tokens)
+    shown = "\n".join(texts).replace(JOINER, "")
+    assert set(found.glossary.terms) == {"term", "other"}
+    for term in found.glossary.terms.values():
+        said = {text for lang in LANGS for text in (*term.said(lang), term.means[lang])}
+        expected = set().union(*(hostile.numbers(text) for text in said))
+        assert len(expected) >= 5
+        assert expected <= hostile.numbers(shown)
+        never = set().union(*(hostile.numbers(each) for own in term.never.values() for each in own))
+        assert never
+        assert not never & hostile.numbers(shown)
 
 
 def test_properties_are_the_texts_that_were_written(base: Path, notes: dict[str, str]) -> None:

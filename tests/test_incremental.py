@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -230,10 +231,27 @@ def another_printout(folder: Path, turn: random.Random) -> None:
     edit(turn.choice(cards(folder)), r"^naive = 0\.0$", "naive = 0", turn)
 
 
+def another_term(folder: Path, turn: random.Random) -> None:
+    """A term of the glossary that means, is called or leads to something else; or nothing that can be read."""
+    path = folder / "cards" / "glossary.yml"
+    other = turn.choice(
+        [
+            (r"到目前为止|一个一个", f"第 {turn.randrange(9)} 次"),
+            (r"zh: (部分和|单位舍入|求和)", f"zh: {turn.choice(['误差', '舍入', '求和'])}"),
+            (r"variants: \{", f"variants: {{zh: [{turn.choice(['加', '误差', '低位'])}], "),
+            (r"ksum", turn.choice(["rounding", "error", "digits"])),
+            (r"never: \{zh: \[", f"never: {{zh: [{turn.choice(['溢出', '相加', '数'])}, "),
+            (r"card: .*$", f"card: {turn.choice(['rounding', 'float-bytes', 'nowhere'])}"),
+            (r"^  ulp:", "  ulp: {"),
+        ]
+    )
+    edit(path, *other, turn)
+
+
 EDITS: list[Callable[[Path, random.Random], None]] = [
     another_word, another_title, another_question, another_level, other_prerequisites, a_link, another_number,
     a_formula, a_copy, a_rename, a_deletion, another_syllabus, another_run, another_demo,
-    a_broken_record, another_fact, another_calculation, another_figure, another_printout,
+    a_broken_record, another_fact, another_calculation, another_figure, another_printout, another_term,
 ]  # fmt: skip
 
 
@@ -299,6 +317,41 @@ def test_a_build_that_forgets_a_fact_is_seen(
     moved("Table 6")
     kept, clean = moved("Table 7")
     assert kept != clean
+
+
+def test_a_meaning_renews_the_cards_that_show_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another meaning is seen on each card with the term, and no other card is made again for it."""
+    from generator.edition import pages  # noqa: PLC0415 - what is watched
+
+    folder = tmp_path / "base"
+    shutil.copytree(BASE, folder)
+    cache = Cache(tmp_path / "cache")
+    outputs(folder, cache)
+    made: list[str] = []
+    article = pages.article
+    monkeypatch.setattr(pages, "article", lambda *a, **k: made.append(a[1].id) or article(*a, **k))
+    path = folder / "cards/glossary.yml"
+    path.write_text(path.read_text("utf-8").replace("到目前为止", "直到现在"), "utf-8")
+    kept, _ = outputs(folder, cache)
+    assert sorted(set(made)) == ["kahan-sum", "rounding"], "those that speak of partial sums"
+    assert "直到现在" in kept["cards/kahan-sum/index.md"].decode()
+    assert kept == outputs(folder, NOTHING_KEPT)[0]
+
+
+def test_a_build_that_forgets_a_term_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were terms no part of what a page depends on, another meaning would not be seen on it."""
+    monkeypatch.setattr(Edition, "_mentioned", defaultdict(tuple))
+    folder = tmp_path / "base"
+    shutil.copytree(BASE, folder)
+    cache = Cache(tmp_path / "cache")
+    outputs(folder, cache)
+    path = folder / "cards/glossary.yml"
+    path.write_text(path.read_text("utf-8").replace("到目前为止", "直到现在"), "utf-8")
+    assert outputs(folder, cache) != outputs(folder, NOTHING_KEPT)
 
 
 def test_a_run_that_only_a_figure_names_is_seen(

@@ -28,6 +28,19 @@ def test_the_table_of_commands_is_the_programs() -> None:
     assert documented == leaves(typer.main.get_command(commands.app()), "proofdeck")
 
 
+def test_each_option_that_the_table_of_commands_names_is_one() -> None:
+    """What a row says of options, its command takes."""
+    rows = re.findall(r"^\| `proofdeck ([a-z -]+?)` \| (.*) \|$", README, re.MULTILINE)
+    named = {name: set(re.findall(r"`(--[a-z-]+)", said)) for name, said in rows}
+    assert {"--json", "--explain"} <= named["check"]
+    program: Any = typer.main.get_command(commands.app())
+    for name, options in named.items():
+        command = program
+        for word in name.split():
+            command = command.commands[word]
+        assert options <= {each for option in command.params for each in option.opts}, name
+
+
 def test_the_table_of_outputs_is_what_exporters_build() -> None:
     """Each exporter's output is named, and nothing else."""
     section = README.split("| in `dist/` |")[1].split("\n\n")[0]

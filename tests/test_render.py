@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from html.parser import HTMLParser
@@ -12,16 +13,27 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from generator.cards import prose
+from generator.cards import glossary_file, prose
+from generator.cards.glossary import Glossary, Mention
 from generator.cards.model import Calc, Card, Claim, Fact, Fence, FigureLink, Param, Scenario
 from generator.cards.parse import parse
+from generator.edition.pages import SiteAddresses
 from generator.evidence import derived, fact_file, settings
 from generator.evidence.derived import Derived
 from generator.evidence.evidence import load_evidence
 from generator.evidence.facts import PublicFact
 from generator.evidence.settings import Setting
+from generator.exporters.handbook import HandbookAddresses
+from generator.lang import Lang
 from generator.library import library
-from generator.render.html import RenderedCard, illustrated, localise, render, sanitised
+from generator.render.html import (
+    RenderedCard,
+    RenderedSection,
+    illustrated,
+    localise,
+    render,
+    sanitised,
+)
 from generator.tex.mathml import mathml
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +52,7 @@ class Resolver:
 
     planned: str = "pairwise-sum"
     asked: list[Claim] = field(default_factory=list)
+    glossary: Glossary = field(default_factory=Glossary)
 
     def verdict(self, claim: Claim) -> str:
         """What the evidence says."""
@@ -71,14 +84,19 @@ class Resolver:
         """Whether a card exists."""
         return card != self.planned
 
+    def mentions(self, text: str, lang: Lang) -> Iterator[Mention]:
+        """The terms in a text."""
+        return self.glossary.mentions(text, lang)
 
-def insights(markdown: str) -> str:
+
+def insights(markdown: str, glossary: Glossary | None = None) -> str:
     """The HTML of ``markdown`` in the English insights of a card."""
     before, after = CARD.split("## Key insights\n", 1)
     rest = after[after.index("## Worked example") :]
     card, _ = parse(f"{before}## Key insights\n\n{markdown}\n\n{rest}", "numerics/kahan-sum.md")
     assert card is not None
-    return render(card, Resolver()).sections["en"]["insights"].html
+    resolver = Resolver(glossary=glossary or Glossary())
+    return render(card, resolver).sections["en"]["insights"].html
 
 
 @pytest.fixture(scope="module")
@@ -399,3 +417,73 @@ def test_one_rendering_is_placed_in_any_output() -> None:
         '<a href="#me--ev-a-b">1</a> <a href="#card-x">2</a> <a href="#x--y">3</a> '
         '<a href="https://example.org/card:x">4</a>'
     )
+
+
+# --- terms ---------------------------------------------------------------------------------------
+
+GLOSSARY, _ = glossary_file.read(
+    (Path(__file__).parent / "library/cards/glossary.yml").read_text(encoding="utf-8"), "x.yml"
+)
+TERM = re.compile(
+    r'<a class="pd-term" data-term="([^"]*)" title="([^"]*)" href="([^"]*)">([^<]*)</a>'
+)
+
+
+def marked(markdown: str) -> list[str]:
+    """The words that lead to the glossary."""
+    return [found[4] for found in TERM.finditer(insights(markdown, GLOSSARY))]
+
+
+def test_a_term_leads_to_the_glossary_with_its_meaning() -> None:
+    """Its names, the reader's own first, its meaning and its address, escaped; the text stays as written."""
+    html = insights("Of all \\<i> Sums & more.", GLOSSARY)
+    [found] = TERM.finditer(html)
+    meaning = "Many numbers added into one: &lt;sum&gt; &amp; more."
+    assert found.groups() == ("sum · 求和", meaning, "term:sum", "Sums")
+    assert html == f"<p>Of all &lt;i&gt; {found[0]} &amp; more.</p>"
+
+
+@pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        ("a sum, a sum\n\nand a sum", ["sum"]),
+        ("a partial sum, a sum, a ksum", ["partial sum", "sum", "ksum"]),
+        ("a ksum, or compensated summation", ["ksum"]),
+        ("**a sum** *a ULP*", ["sum", "ULP"]),
+        ("| a sum | b |\n|--|--|\n| a ULP | c |", ["ULP"]),
+        ("### A sum\n\nA ULP", ["ULP"]),
+        ("[a sum](card:rounding) `sum` $\\text{sum}$ then a sum", ["sum"]),
+        ("[a sum](https://x.example) [sum](given:) [a sum](source:python-fsum)", []),
+        ("![A sum](figure:float_sums/error)\n\nA ULP", ["ULP"]),
+        ("```python\nsum\n```\n\nA grand total is a Kahan addition.", []),
+        ("> [!note]\n> A sum", ["sum"]),
+    ],
+)
+def test_a_term_is_marked_where_it_stands_first_in_the_text(
+    markdown: str, expected: list[str]
+) -> None:
+    """Once a section, by the longest form; not in titles, links, code and captions, nor what is never said."""
+    assert marked(markdown) == expected
+
+
+def test_the_titles_of_follow_ups_have_no_terms_and_each_section_begins_anew(card: Card) -> None:
+    """A title unfolds what is below it; what one section has told, another tells again."""
+    rendered = render(card, Resolver(glossary=GLOSSARY))
+    for half in rendered.sections.values():
+        told = {name: _terms(section) for name, section in half.items()}
+        assert all(len(set(terms)) == len(terms) for terms in told.values())
+        assert sum("term:partial-sum" in terms for terms in told.values()) > 1
+        for section in half.values():
+            assert all("pd-term" not in item.title for item in section.items)
+
+
+def _terms(section: RenderedSection) -> list[str]:
+    html = section.html + "".join(item.body for item in section.items)
+    return [found[3] for found in TERM.finditer(html)]
+
+
+def test_a_term_has_the_address_of_each_output() -> None:
+    """Beside the card's page on a site, in the same file in a handbook."""
+    html = Markup(insights("A ULP", GLOSSARY))
+    assert 'href="../../glossary/#term-ulp"' in localise(html, SiteAddresses("cards/x/"))
+    assert 'href="#term-ulp"' in localise(html, HandbookAddresses("x"))

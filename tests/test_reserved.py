@@ -42,7 +42,19 @@ def test_the_small_base_takes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["graph", "study", "about", "cards", "paths", "demos", "report", "search", "assets"]
+    "name",
+    [
+        "graph",
+        "study",
+        "glossary",
+        "about",
+        "cards",
+        "paths",
+        "demos",
+        "report",
+        "search",
+        "assets",
+    ],
 )
 def test_no_module_is_called_like_a_part_of_the_site(base: Path, name: str) -> None:
     """Its page would take the other's place; the problem stands at its id."""

@@ -35,7 +35,7 @@ def test_every_part_of_every_card_is_there(library: Library) -> None:
 
 
 def test_a_card_is_found_by_its_question_and_by_other_wordings(library: Library) -> None:
-    """They stand among the aliases of their language, behind the card's own."""
+    """They stand among the aliases of their language, behind the card's own; then what its term is called."""
     [card] = [each for each in search_data(bind(library))["cards"] if each["id"] == "rounding"]
     assert card["aliases"] == {
         "zh": [
@@ -45,7 +45,7 @@ def test_a_card_is_found_by_its_question_and_by_other_wordings(library: Library)
         "en": [
             "round-off", "unit roundoff",
             "Why is 0.1 plus 0.2 not 0.3? Where does the error come from, and how large is it?",
-            "why are floats inexact", "0.1 + 0.2 != 0.3",
+            "why are floats inexact", "0.1 + 0.2 != 0.3", "unit round-off",
         ],
     }  # fmt: skip
 
@@ -56,7 +56,7 @@ def test_the_text_is_what_a_reader_sees(library: Library) -> None:
     index = list(library.cards).index("float-bytes")
     answer = next(p[5] for p in data["parts"] if p[:4] == [index, "answer", "answer", "zh"])
     assert answer == (
-        "一个双精度数由 1 位符号、11 位指数和 52 位尾数组成，共 8 B；数组里没有别的开销。"
+        "一个双精度数由一位符号、十一位指数和 52 位尾数组成，共 8 B；数组里没有别的开销。"
     )
     whole = json.dumps(data["parts"], ensure_ascii=False)
     assert not any(mark in whole for mark in ("claim:", "<!--", "$", "\\\\frac", "](", "**"))

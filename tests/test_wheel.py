@@ -104,7 +104,7 @@ def test_a_base_of_ones_own_is_checked_and_built(
     new = ["new", "fused-add", "--module", "numerics", "--topic", "sums"]
     assert "fused-add.md" in _run([program, *new, *cards], folder).stdout
     waiting = json.loads(_run([program, "check", "--json", *cards], folder, code=1).stdout)
-    assert {Path(each["place"]["path"]).name for each in waiting} == {"fused-add.md"}
+    assert {Path(each["place"]["path"]).name for each in waiting["problems"]} == {"fused-add.md"}
 
 
 def test_demos_come_with_it(program: Path, folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from generator.lang import LANGS, SECTION_NAMES, Lang
 
-PAGES = ("graph", "study", "about", "report")
+PAGES = ("graph", "study", "glossary", "about", "report")
 """The pages at the top, beside home and the modules."""
 CARDS, PATHS, DEMOS, VENDOR = "cards", "paths", "demos", "vendor"
 """The folders of addresses."""
@@ -44,6 +44,11 @@ HOME_NOTE = "Proofdeck"
 
 PLANNED = "planned"
 """What no topic may be called: the last part of a module's page."""
+
+
+def term(name: str) -> str:
+    """The anchor of a term on the page of the glossary, and in the handbook."""
+    return f"term-{name}"
 
 
 def block(item: str, language: Lang) -> str:

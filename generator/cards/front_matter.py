@@ -52,7 +52,8 @@ def _every_language(texts: dict[str, Any]) -> dict[str, Any]:
     return _languages(texts)
 
 
-def _once(entries: list[str]) -> list[str]:
+def once(entries: list[str]) -> list[str]:
+    """A list in which nothing stands twice."""
     if len(set(entries)) < len(entries):
         twice = next(entry for entry in entries if entries.count(entry) > 1)
         raise PydanticCustomError("twice", "{entry}", {"entry": twice})
@@ -71,7 +72,8 @@ Words = Annotated[
     AfterValidator(_on_one_line),
 ]
 Texts = Annotated[dict[str, Words], AfterValidator(_every_language)]
-Ids = Annotated[list[Id], AfterValidator(_once)]
+TextLists = Annotated[dict[str, list[Words]], AfterValidator(_languages)]
+Ids = Annotated[list[Id], AfterValidator(once)]
 # What Obsidian takes for a tag: no space, none of its punctuation, not digits alone.
 Tag = Annotated[str, StringConstraints(pattern=r"^[\w/-]*[^\W\d][\w/-]*$")]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://"), AfterValidator(_sound)]
@@ -107,14 +109,14 @@ class FrontMatter(Strict):
     id: Id
     title: Texts
     question: Texts | None = None
-    asked: Annotated[dict[str, list[Words]], AfterValidator(_languages)] = {}
+    asked: TextLists = {}
     frequency: Frequency | None = None
     module: Id
     topic: Id
     difficulty: Difficulty
     updated: date
-    tags: Annotated[list[Tag], AfterValidator(_once)] = []
-    aliases: Annotated[dict[str, list[Words]], AfterValidator(_languages)] = {}
+    tags: Annotated[list[Tag], AfterValidator(once)] = []
+    aliases: TextLists = {}
     prerequisites: Ids = []
     related: Ids = []
     formerly: Ids = []

@@ -11,7 +11,7 @@
 ``[30%](source:key "Table 5")``      a result of the work that the front matter declares as ``key``;
                                      the title says where in it, else the work's ``where`` counts
 ``[80 GB](given:)``                  a quantity assumed for the argument
-``[text](card:id)``                  another card, or its follow-up or pitfall: ``card:id#item``
+``[text](card:id)``                  another card, or an item of it: ``card:id#item``
 ``[text](https://…)``                another site; ``http:`` and ``mailto:`` as well
 ===================================  ==========================================================================
 

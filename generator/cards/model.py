@@ -159,7 +159,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class CardLink:
-    """``[text](card:other-id)``, with the id of a follow-up or pitfall behind ``#`` where given."""
+    """``[text](card:other-id)``, with the id of a follow-up, pitfall or point behind ``#`` where given."""
 
     place: Place
     text: str
@@ -312,6 +312,12 @@ class Card:
     def converted(self) -> bool:
         """Whether the card is in format 2."""
         return self.question is not None
+
+    @property
+    def item_ids(self) -> frozenset[str]:
+        """The ids of its follow-ups, pitfalls and points, which links may name behind ``#``."""
+        sections = (section for half in self.sections.values() for section in half.values())
+        return frozenset(item.id for section in sections for item in section.items)
 
     def links(self) -> Iterator[Link]:
         """Every link of the card, language by language, section by section."""

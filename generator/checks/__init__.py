@@ -9,7 +9,7 @@ reason; where no reason counts, the rule says why in ``NEVER_SILENT``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -71,9 +71,9 @@ class Base:
         """The cards in reading order, each id once."""
         return tuple(self.library.cards.values())
 
-    def of_cards(self, kind: str, make: Callable[[Reading], T]) -> list[T]:
-        """What ``make`` says of each card by itself, kept until the card changes; in reading order."""
-        sources = [(card.path, card.digest) for card in self.cards]
+    def of_cards(self, kind: str, make: Callable[[Reading], T], *also: Hashable) -> list[T]:
+        """What ``make`` says of each card by itself, kept until it or ``also`` changes; in reading order."""
+        sources = [(card.path, card.digest, *also) for card in self.cards]
         return self.cache.each(kind, sources, lambda index: make(Reading((self.cards[index],))))
 
     @cached_property
@@ -240,7 +240,7 @@ _BEFORE = """\
 
 Each rule is one file in `generator/checks/`, and has cases that break and keep it in `tests/cases/`;
 those that take several files are in `tests/test_library.py`.
-Codes of `claim`, `fact` and `format` go on behind a hyphen: `claim-number`, `claim-unit`, `claim-false`, …
+Codes of `claim`, `fact`, `format` and `term` go on behind a hyphen: `claim-number`, `claim-unit`, `claim-false`, …
 
 | code | severity | what holds |
 |---|---|---|

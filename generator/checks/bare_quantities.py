@@ -3,12 +3,20 @@ r"""No quantity stands in prose without its proof."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from generator.cards.model import Calc, Citation, Claim, Fact, Given, Param
-from generator.cards.prose import Piece
+from generator.cards.prose import Passage, Piece
 from generator.checks import Reading
-from generator.evidence.quantities import MULTIPLIERS, SYMBOLS
+from generator.evidence.numerals import (
+    ONES,
+    OTHER,
+    UNITS_IN_CHARACTERS,
+    UNITS_IN_LETTERS,
+    Proof,
+    any_of,
+    is_model_size,
+)
+from generator.evidence.quantities import MULTIPLIERS
 from generator.problems import Place, Problem, Severity
 
 CODE = "bare-quantity"
@@ -21,24 +29,15 @@ SENTENCE = (
     "The points that an interviewer listens for may hold any."
 )
 
-_OTHER = "\ufffc"
-"""Stands for what is exempt, and for symbols of a formula: neither digit nor unit."""
-
 # --- the pattern ---------------------------------------------------------------------------------
 
 _GAP = r"[\s$-]{0,20}"
-_OPERAND = rf"\s*[\d({_OTHER}]"
+_OPERAND = rf"\s*[\d({OTHER}]"
 
 
-def _any(names: list[str]) -> str:
-    return "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-
-
-_LETTERS = [name for name in SYMBOLS if name.isascii() and len(name) > 1 and name != "times"]
-_CHARACTERS = [name for name in SYMBOLS if not name.isascii() and name not in {"×", "％"}]
 _UNITS = (
-    rf"[%％]|percent\b|(?:个)?百分点|{_any(_CHARACTERS)}",
-    rf"(?:{_any(_LETTERS)}|B)(?![A-Za-z])",
+    rf"[%％]|percent\b|(?:个)?百分点|{UNITS_IN_CHARACTERS}",
+    rf"(?:{UNITS_IN_LETTERS}|B)(?![A-Za-z])",
     r"[kKM]\s*(?:tokens?\b|词元)",
 )
 _QUANTITY = re.compile(
@@ -48,7 +47,7 @@ _QUANTITY = re.compile(
         (?: ×(?!{_OPERAND}|[A-Za-z])                                    # 2.1× faster, but not 4×4
           | {_GAP}×(?!{_OPERAND}|\s*[A-Za-z])                           # $2 \times$, but not 2 × n
           | x(?![\w(])
-          | {_GAP}(?:(?:{_any(list(MULTIPLIERS))}){_GAP})?(?:个\s*)?(?:{"|".join(_UNITS)})
+          | {_GAP}(?:(?:{any_of(MULTIPLIERS)}){_GAP})?(?:个\s*)?(?:{"|".join(_UNITS)})
           | [\s$]+[sh](?![\w/(’'-])                                     # 3 s, but not 3s or $3s$
         )
     )""",
@@ -57,21 +56,15 @@ _QUANTITY = re.compile(
 
 # Sixteen bytes, or two GB, are as bare as 16 and 2; two bytes are words of the language.
 _TENS = "teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand"
-_ONES = "one|two|three|four|five|six|seven|eight|nine|ten"
 _SYMBOL = r"(?:[kKMGTP]i?B|[mµn]s|[KMGTP]FLOPs?)(?![A-Za-z])"
 _SPELLED = re.compile(
     rf"""(?<!第)(?: [一二两三四五六七八九]?[十百千][零一二三四五六七八九十百千]{{0,12}}[万亿]?
-          (?: \s*(?:{_any(_LETTERS)}|B)(?![A-Za-z]) | \s*(?:个\s*)?(?:{_any(_CHARACTERS)}) )
+          (?: \s*(?:{UNITS_IN_LETTERS}|B)(?![A-Za-z]) | \s*(?:个\s*)?(?:{UNITS_IN_CHARACTERS}) )
         | [一二两三四五六七八九]\s*{_SYMBOL} )
-      | \b(?: (?:eleven|twelve|\w*(?:{_TENS})(?:[\s-](?:and\s)?[a-z]+)?)[\s-]+(?:{_any(_LETTERS)}|B)\b
-          | (?:{_ONES})[\s-]+{_SYMBOL} )""",
+      | \b(?: (?:eleven|twelve|\w*(?:{_TENS})(?:[\s-](?:and\s)?[a-z]+)?)[\s-]+(?:{UNITS_IN_LETTERS}|B)\b
+          | (?:{ONES})[\s-]+{_SYMBOL} )""",
     re.VERBOSE,
 )
-
-_MODEL_SIZE = re.compile(r"\d(?:\.\d+)?B$")
-_MODEL = re.compile(r"模型|参数|网络|model|param|llama|gpt|qwen|mistral|opt-", re.IGNORECASE)
-_NEAR = 30
-"""How near to “7B” a word must stand, in characters, that makes it the size of a model."""
 
 
 def check_card(reading: Reading) -> Iterator[Problem]:
@@ -80,13 +73,18 @@ def check_card(reading: Reading) -> Iterator[Problem]:
         for lang, title in card.title.items():
             for found in _QUANTITY.finditer(title):
                 yield _problem(found[0], card.places[f"title.{lang}"])
-    for passage in reading.passages:
+    yield from of_passages(reading.passages)
+
+
+def of_passages(passages: Iterable[Passage]) -> Iterator[Problem]:
+    """Each bare quantity of these passages."""
+    for passage in passages:
         if passage.section == "points":
             continue
         flat = passage.flat(_shown)
         for pattern in (_QUANTITY, _SPELLED):
             for found in pattern.finditer(flat.text):
-                if not _is_model_size(found):
+                if not is_model_size(found.string, *found.span()):
                     yield _problem(found[0], flat.place(found.start()))
 
 
@@ -100,20 +98,12 @@ def _problem(text: str, place: Place) -> Problem:
     return Problem(place, CODE, message, hint, SEVERITY)
 
 
-def _is_model_size(found: re.Match[str]) -> bool:
-    """Whether “7B” names a model of so many parameters."""
-    if not _MODEL_SIZE.search(found[0]) or found.string.startswith("/", found.end()):
-        return False
-    around = found.string[max(found.start() - _NEAR, 0) : found.end() + _NEAR]
-    return _MODEL.search(around) is not None
-
-
 # --- what is searched ----------------------------------------------------------------------------
 
 
 def _shown(piece: Piece) -> str:
-    if isinstance(piece.link, (Claim, Param, Fact, Calc, Citation, Given)) or piece.kind == "code":
-        return _OTHER
+    if isinstance(piece.link, Proof) or piece.kind == "code":
+        return OTHER
     return f"${_masked(piece.text)}$" if piece.kind == "math" else piece.text
 
 
@@ -143,4 +133,4 @@ def _mask(found: re.Match[str]) -> str:
         return "×".ljust(length)
     if found["comma"]:
         return "," * length
-    return (" " if found["space"] else _OTHER) * length
+    return (" " if found["space"] else OTHER) * length

@@ -1,10 +1,10 @@
-"""Links and learning paths lead to cards, and to follow-ups and pitfalls that exist."""
+"""Links and learning paths lead to cards, and to follow-ups, pitfalls and points that exist."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from generator.cards.model import Card, CardLink
+from generator.cards.model import CardLink
 from generator.checks import Base
 from generator.names import suggest
 from generator.problems import Problem, Severity
@@ -13,7 +13,7 @@ CODE = "dead-link"
 SEVERITY: Severity = "error"
 SENTENCE = (
     "A `card:` link and each step of a learning path lead to a card, written or planned; behind `#` "
-    "stands one of its follow-ups or pitfalls."
+    "stands one of its follow-ups, pitfalls or points."
 )
 NEVER_SILENT = "a reader who follows it arrives nowhere"
 
@@ -32,18 +32,9 @@ def _link(link: CardLink, base: Base) -> Iterator[Problem]:
     if link.card not in base.known:
         message = f"the link leads to `{link.card}`, which is no card"
         yield Problem(link.place, CODE, message, base.meant(link.card), SEVERITY)
-    elif target and link.anchor and link.anchor not in (anchors := _anchors(target)):
-        message = f"`{link.card}` has no follow-up or pitfall `{link.anchor}`"
+    elif target and link.anchor and link.anchor not in (anchors := target.item_ids):
+        message = f"`{link.card}` has no follow-up, pitfall or point `{link.anchor}`"
         yield Problem(link.place, CODE, message, suggest(link.anchor, anchors), SEVERITY)
-
-
-def _anchors(card: Card) -> set[str]:
-    return {
-        item.id
-        for half in card.sections.values()
-        for section in half.values()
-        for item in section.items
-    }
 
 
 def _paths(base: Base) -> Iterator[Problem]:

@@ -18,11 +18,11 @@ SENTENCE = (
 )
 
 LIMITS: dict[Lang, tuple[int, int]] = {"zh": (110, 220), "en": (70, 95)}
-_COUNTED: dict[Lang, re.Pattern[str]] = {
+COUNTED: dict[Lang, re.Pattern[str]] = {
     "zh": re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+(?:[-’'.,/][^\W\u3400-\u9fff]+)*"),
     "en": re.compile(r"\w+(?:[-’'.,/]\w+)*"),
 }
-_UNITS: dict[Lang, str] = {"zh": "汉字 and Latin words", "en": "words"}
+UNITS: dict[Lang, str] = {"zh": "汉字 and Latin words", "en": "words"}
 
 
 def check_card(reading: Reading) -> Iterator[Problem]:
@@ -32,9 +32,9 @@ def check_card(reading: Reading) -> Iterator[Problem]:
             section = card.sections[lang].get("spoken")
             found = list(of_section(card, section)) if section else []
             words = " ".join(p.text for each in found for p in each.pieces if p.kind == "text")
-            count, (fewest, most) = len(_COUNTED[lang].findall(words)), LIMITS[lang]
+            count, (fewest, most) = len(COUNTED[lang].findall(words)), LIMITS[lang]
             if found and not fewest <= count <= most:
                 said = f"{most} are the most" if count > most else f"{fewest} are the fewest"
-                message = f"the spoken answer has {count} {_UNITS[lang]}, and {said}"
+                message = f"the spoken answer has {count} {UNITS[lang]}, and {said}"
                 hint = "Say the claim, the mechanism, one number, the cost and when not; read it aloud with a watch."
                 yield Problem(found[0].place, CODE, message, hint, SEVERITY)

@@ -70,6 +70,9 @@ def command(
         fenced = [card for card in read.cards if card.fences] if read else []
         written = fences.chosen(fenced, names or (), device.value)
         chosen = verify.choose(there, names or (), device.value, {each.id for each in fenced})
+    if device is Device.cuda and not chosen and not written:
+        hint = "Leave --device out to verify the evidence of the CPU."
+        stop(USAGE, f"no demo in {lab.demos} gains from a GPU (--device cuda)", hint)
     (before, _), (printed, _) = lab.load(), lab.load_fences()
     with interruptible():
         with Bars([*chosen, *fences.names(written)], quiet=as_json) as bars:

@@ -20,6 +20,8 @@ from markupsafe import Markup
 
 from generator import words
 from generator.cache import NOTHING_KEPT, Cache, Later
+from generator.cards import prose
+from generator.cards.glossary import Glossary, Mention, Term
 from generator.cards.model import (
     Calc,
     Card,
@@ -44,7 +46,9 @@ from generator.evidence.settings import Setting
 from generator.evidence.verdicts import State, Verdict
 from generator.graph.drawing import Graph, place
 from generator.lang import LANGS, Lang, Text
+from generator.library import shares
 from generator.library.library import Library
+from generator.library.shares import Shares
 from generator.render.html import (
     RenderedCard,
     calculation_anchor,
@@ -198,6 +202,7 @@ class Edition:
             [self.fact(link) for link in card.facts()],
             [_told(self.derived(link)) for link in card.calcs()],
             [self.printed(card, fence) for fence in card.fences],
+            self._mentioned[card.id],
             module and (module.id, module.code, module.title, module.summary, module.topics),
             [(name, self._face(name)) for names in ways for name in names],
             ways,
@@ -209,6 +214,29 @@ class Edition:
             ],
         )
         return hashlib.sha256(repr(found).encode("utf-8", "backslashreplace")).hexdigest()
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of the glossary, by their English names."""
+        terms = self.library.glossary.terms.values()
+        return tuple(sorted(terms, key=lambda term: (term.name["en"].casefold(), term.id)))
+
+    @cached_property
+    def _mentioned(self) -> Mapping[str, tuple[Term, ...]]:
+        """The terms that stand in each card, whatever they mean: looked for again where a form has changed."""
+        glossary, cards = self.library.glossary, self.library.cards
+        forms = hashlib.sha256(repr(glossary.forms).encode("utf-8", "backslashreplace")).hexdigest()
+        texts = list(cards.values())
+        found = self.cache.each(
+            "terms",
+            [(card.digest, forms) for card in texts],
+            lambda at: _terms_in(texts[at], glossary),
+        )
+        terms = glossary.terms
+        return {
+            card: tuple(terms[name] for name in names)
+            for card, names in zip(cards, found, strict=True)
+        }
 
     def _face(self, name: str) -> object:
         """What other cards show of a card; ``None`` where there is none of that name."""
@@ -427,6 +455,11 @@ class Edition:
                 return None
 
     @cached_property
+    def shares(self) -> Mapping[str, Shares]:
+        """What stands behind the numbers of each card, in reading order."""
+        return shares.of_cards(self.library, self.cache)
+
+    @cached_property
     def counts(self) -> Mapping[str, int]:
         """What the home page counts beside the states of numbers: cards, demos and works cited."""
         cards = self.library.cards.values()
@@ -491,6 +524,20 @@ class Edition:
             for panel in self.panels(card)
         }
         return found.values()
+
+
+def _terms_in(card: Card, glossary: Glossary) -> list[str]:
+    """The terms in the words of ``card``, in their order there."""
+    if not glossary.terms:
+        return []
+    found = (
+        mention.term.id
+        for passage in prose.passages(card)
+        for piece in passage.pieces
+        if piece.kind == "text"
+        for mention in glossary.mentions(piece.text, passage.lang)
+    )
+    return list(dict.fromkeys(found))
 
 
 def bind(library: Library, demos: Path | None = None, cache: Cache = NOTHING_KEPT) -> Edition:
@@ -600,3 +647,6 @@ class _Resolver:
 
     def is_written(self, card: str) -> bool:
         return card in self.edition.library.cards
+
+    def mentions(self, text: str, lang: Lang) -> Iterable[Mention]:
+        return self.edition.library.glossary.mentions(text, lang)

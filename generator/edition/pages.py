@@ -18,9 +18,11 @@ from generator.cache import Later
 from generator.cards import addresses
 from generator.cards.model import Card
 from generator.edition.edition import Edition, input_row, printed
+from generator.edition.proportions import parts, percent, told
 from generator.evidence import calc
 from generator.graph import drawing as graph
 from generator.lang import LANGS, Lang, Text
+from generator.library.shares import Shares
 from generator.render.html import (
     Addresses,
     calculation_anchor,
@@ -106,6 +108,10 @@ class SiteAddresses:
         """The page with a demo's source."""
         return self._to(f"{addresses.DEMOS}/{demo}/")
 
+    def term(self, term: str) -> str:
+        """A term on the page of the glossary."""
+        return self._to(f"glossary/#{addresses.term(term)}")
+
     def report(self, card: Card | None = None) -> str:
         """Where to report an error, on ``card`` where one is named."""
         if self.report_url:
@@ -176,16 +182,31 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
         lang.PAGE_TITLES["study"],
         in_navigation=True,
     )
+    if edition.terms:
+        yield _page(
+            "glossary.html",
+            edition,
+            sites("glossary/"),
+            lang.PAGE_TITLES["glossary"],
+            words.phrase("glossary.lead"),
+            in_navigation=True,
+        )
+    shares = Shares.together(edition.shares.values())
     yield _page(
         "about.html",
         edition,
         sites("about/"),
         lang.PAGE_TITLES["about"],
         PROMISE,
-        headings=[Heading(anchor, title) for anchor, title in ABOUT_HEADINGS.items()],
+        headings=[
+            Heading(anchor, title)
+            for anchor, title in ABOUT_HEADINGS.items()
+            if shares.total or anchor != "shares"
+        ],
         in_navigation=True,
         titles_of=ABOUT_HEADINGS,
         states=edition.states,
+        shares=shares,
     )
     for path in library.paths:
         yield _page(
@@ -424,9 +445,13 @@ _HELPERS: Mapping[str, object] = {
     "fact_anchor": fact_anchor,
     "figure_rows": figure_rows,
     "part_rows": part_rows,
+    "parts": parts,
+    "percent": percent,
     "handbook": False,
     "input_row": input_row,
     "report_form": report_form,
+    "term_anchor": addresses.term,
+    "told": told,
     "top_claims": top_claims,
     "worth": calc.show,
 }

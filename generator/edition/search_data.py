@@ -22,7 +22,8 @@ def search_data(edition: Edition) -> dict[str, Any]:
     """The data of the search, ready for JSON: ``search.json`` on the site, inline in the handbook.
 
     ``modules``: id and title; ``cards``: id, title, aliases (its question and other wordings of it
-    among them), module, difficulty, tags, proof;
+    and what the glossary calls the term that it explains among them), module, difficulty, tags, proof;
+    ``terms``: of each term all that people write for it;
     ``parts``: see ``Part``. The anchor is the section's name, or the id of a
     follow-up, pitfall or point.
     """
@@ -32,9 +33,20 @@ def search_data(edition: Edition) -> dict[str, Any]:
             {"id": module.id, "title": dict(module.title)}
             for module in edition.library.modules.values()
         ],
-        "cards": [card for card, _ in found],
+        "cards": [_with_terms(card, edition) for card, _ in found],
+        "terms": [list(term.forms) for term in edition.library.glossary.terms.values()],
         "parts": [[index, *part] for index, (_, parts) in enumerate(found) for part in parts],
     }
+
+
+def _with_terms(card: dict[str, Any], edition: Edition) -> dict[str, Any]:
+    """A card that is also found by the words for the terms that it explains."""
+    terms = [t for t in edition.library.glossary.terms.values() if t.card == card["id"]]
+    aliases = {
+        lang: list(dict.fromkeys([*own, *(form for term in terms for form in term.said(lang))]))
+        for lang, own in card["aliases"].items()
+    }
+    return {**card, "aliases": aliases}
 
 
 def proof(card: Card, edition: Edition) -> Proof:

@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from generator.cards import addresses
 from generator.edition import assets, pages
 from generator.edition.edition import Edition
 from generator.edition.search_data import search_data
@@ -44,6 +45,10 @@ class HandbookAddresses:
         """A card, or a place in it."""
         return f"#{card}--{anchor}" if anchor else f"#card-{card}"
 
+    def term(self, term: str) -> str:
+        """A term in the glossary."""
+        return f"#{addresses.term(term)}"
+
     def name(self, anchor: str) -> str:
         """Anchors carry their card's id, since all cards share the document."""
         return f"{self.own}--{anchor}"
@@ -75,6 +80,7 @@ def make(edition: Edition) -> str:
         early=early,
         styles=vouched("\n".join(path.read_text(encoding="utf-8") for path in styles), "ours"),
         graph=graph.graph_page(edition.graph, edition.library, HandbookAddresses().card),
+        at=HandbookAddresses(),
         articles=articles,
         search=in_script(_json(search_data(edition))),
         study=in_script(_json(study_data(edition))),

@@ -81,6 +81,7 @@ HOME = f"{addresses.HOME_NOTE}.md"
 ENTRY = f"{NAME}/{HOME}"
 CARDS, FIGURES = "Cards", "Figures"
 CANVAS, BASE = "Prerequisites.canvas", "Cards.base"
+GLOSSARY = f"{addresses.HOME_NOTE} glossary"
 
 _OWN = words.group("vault")
 """What notes say that no page does."""
@@ -104,6 +105,8 @@ def _notes(edition: Edition) -> Iterator[tuple[str, str]]:
             yield f"{_module_note(module)}.md", _module(edition, module)
     for path in edition.library.paths:
         yield f"{_path_note(path)}.md", _path(edition, path)
+    if edition.terms:
+        yield f"{GLOSSARY}.md", _glossary(edition)
     notes = edition.each("note", lambda card: _CardNote(edition, card).text())
     for card, note in zip(edition.library.cards.values(), notes, strict=True):
         yield f"{CARDS}/{card.id}.md", note
@@ -560,6 +563,8 @@ def _home(edition: Edition) -> str:
             ),
         ]
     lines += [f"## {on_one_line(_OWN['modules'])}", "\n".join(_module_lines(edition))]
+    if edition.terms:
+        lines.append(f"- {wikilink(GLOSSARY, on_one_line(PAGE_TITLES['glossary']))}")
     lines += [f"![[{BASE}]]", f"- [[{CANVAS}]]"]
     return "\n\n".join(lines) + "\n"
 
@@ -628,6 +633,27 @@ def _path(edition: Edition, path: LearningPath) -> str:
             f"{n}. {_card_link(edition, name)}" for n, name in enumerate(path.cards, start=1)
         ),
     ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _glossary(edition: Edition) -> str:
+    """Each term with its meaning in both languages, what else it is called, and its card."""
+    title = PAGE_TITLES["glossary"]
+    parts = [
+        _properties({"title": on_one_line(title), "aliases": list(dict.fromkeys(title.values()))}),
+        "\n\n".join(paragraph(words.phrase("glossary.lead")[lang]) for lang in LANGS),
+    ]
+    for term in edition.terms:
+        parts.append(f"## {escaped(on_one_line(term.name))}")
+        parts += [paragraph(term.means[lang]) for lang in LANGS]
+        lines = []
+        if term.others:
+            also = on_one_line(words.phrase("glossary.also"))
+            others = " · ".join(form for _, form in term.others)
+            lines.append(f"- {also}: {escaped(others)}")
+        if term.card:
+            lines.append(f"- {_card_link(edition, term.card)}")
+        parts += ["\n".join(lines)] if lines else []
     return "\n\n".join(parts) + "\n"
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from generator import filesystem
 from generator.cache import NOTHING_KEPT, Cache
-from generator.cards import parse, syllabus
+from generator.cards import glossary_file, parse, syllabus
+from generator.cards.glossary import Glossary
 from generator.cards.model import (
     Calc,
     Card,
@@ -31,6 +32,7 @@ from generator.evidence.derived import Derived, Ground
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.facts import Facts, PublicFact
 from generator.evidence.fence_records import FenceRecords
+from generator.evidence.numerals import NAMING, Proof
 from generator.evidence.settings import Setting
 from generator.evidence.verdicts import Verdict, drawn, judge
 from generator.problems import Place, Problem
@@ -62,6 +64,7 @@ class Contents:
     evidence: Evidence
     facts: Facts = field(default_factory=Facts)
     fences: FenceRecords = field(default_factory=FenceRecords)
+    glossary: Glossary = field(default_factory=Glossary)
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class Library:
     evidence: Evidence
     facts: Facts
     fences: FenceRecords
+    glossary: Glossary
 
     @cached_property
     def judged(self) -> Mapping[Claim, Verdict | Problem]:
@@ -129,6 +133,24 @@ class Library:
             for card in self.cards.values()
             for link in card.facts()
         }
+
+    @property
+    def naming(self) -> frozenset[str]:
+        """The words behind which a numeral is a name."""
+        return NAMING.union(self.glossary.naming)
+
+    def proof(self, link: Proof) -> Verdict | Setting | PublicFact | Derived | Proof | Problem:
+        """What stands behind a number that is linked, or why nothing does; a citation stands for itself."""
+        match link:
+            case Claim():
+                return self.judged[link]
+            case Param():
+                return self.settings[link]
+            case Fact():
+                return self.stated[link]
+            case Calc():
+                return self.derived[link]
+        return link
 
 
 def load(
@@ -178,11 +200,12 @@ def read(
     records, found = _evidence(demos, evidence, cache)
     public, wrong = _facts(cards, cache)
     printed, unsound = _fences(cards, demos, evidence)
-    problems = sorted({*problems, *found, *wrong, *unsound})
+    terms, amiss = _glossary(cards, cache)
+    problems = sorted({*problems, *found, *wrong, *unsound, *amiss})
     if plan is None or not parsed:
         return None, problems
-    contents = Contents(cards, plan, tuple(parsed), frozenset(broken), records, public, printed)
-    return contents, problems
+    known = (records, public, printed, terms)
+    return Contents(cards, plan, tuple(parsed), frozenset(broken), *known), problems
 
 
 def read_syllabus(cards: Path) -> tuple[Syllabus | None, list[Problem]]:
@@ -267,6 +290,15 @@ def _facts(cards: Path, cache: Cache) -> tuple[Facts, list[Problem]]:
     return found, problems
 
 
+def _glossary(cards: Path, cache: Cache) -> tuple[Glossary, list[Problem]]:
+    """The terms of the base; none where it has no such file."""
+    name = f"{cards.as_posix()}/{glossary_file.FILE_NAME}"
+    text = filesystem.read_text(cards / glossary_file.FILE_NAME, name)
+    if isinstance(text, str):
+        return cache.get("glossary", (text, name), partial(glossary_file.read, text, name))
+    return Glossary(), [] if text.code == "no-file" else [text]
+
+
 def _empty(shown: str) -> Problem:
     return Problem(
         Place(shown),
@@ -298,6 +330,7 @@ def assemble(contents: Contents) -> Library:
         evidence=contents.evidence,
         facts=contents.facts,
         fences=contents.fences,
+        glossary=contents.glossary,
     )
 
 

@@ -4,7 +4,8 @@ Addresses differ from output to output (a site has a page a card, a handbook one
 fragments carry two schemes of their own, which ``localise`` turns into what an output needs:
 
 - ``card:ID`` and ``card:ID#ANCHOR`` lead to another card,
-- ``own:ANCHOR`` leads to a place in the same card.
+- ``own:ANCHOR`` leads to a place in the same card,
+- ``term:ID`` leads to a term in the glossary.
 
 Drawings are as large as a card's text, and carry ids: ``illustrated`` puts each over its caption.
 """
@@ -27,6 +28,7 @@ from pygments.util import ClassNotFound
 
 from generator import words
 from generator.cards import fences
+from generator.cards.glossary import Mention, Term
 from generator.cards.model import (
     Calc,
     Card,
@@ -77,6 +79,9 @@ class Resolver(Protocol):
     def is_written(self, card: str) -> bool:
         """Whether a card exists; a link to a planned one is plain text."""
 
+    def mentions(self, text: str, lang: Lang) -> Iterable[Mention]:
+        """The terms of the glossary in a text, from left to right."""
+
 
 @dataclass(frozen=True, slots=True)
 class RenderedItem:
@@ -126,6 +131,9 @@ class Addresses(Protocol):
     def name(self, anchor: str) -> str:
         """The id that a place of this card has in the document."""
 
+    def term(self, term: str) -> str:
+        """The address of a term in the glossary."""
+
 
 def localise(html: Markup, addresses: Addresses) -> Markup:
     """Give a fragment the addresses of one output."""
@@ -134,6 +142,8 @@ def localise(html: Markup, addresses: Addresses) -> Markup:
         scheme, target = match[1], unescape(match[2])
         if scheme == "own":
             found = "#" + addresses.name(target)
+        elif scheme == "term":
+            found = addresses.term(target)
         else:
             name, _, anchor = target.partition("#")
             found = addresses.card(name, anchor)
@@ -142,7 +152,7 @@ def localise(html: Markup, addresses: Addresses) -> Markup:
     return vouched(_OWN_SCHEMES.sub(address, html), "addressed")
 
 
-_OWN_SCHEMES = re.compile(r'href="(card|own):([^"]*)"')
+_OWN_SCHEMES = re.compile(r'href="(card|own|term):([^"]*)"')
 
 
 def illustrated(html: Markup, draw: Callable[[str, str, str], tuple[str, Markup]]) -> Markup:
@@ -213,7 +223,7 @@ def _section(section: Section, card: Card, lang: Lang, resolver: Resolver) -> Re
 
 
 def _item(item: Item, writer: _Writer) -> RenderedItem:
-    return RenderedItem(item.id, writer.blocks(item.title), writer.blocks(item.body))
+    return RenderedItem(item.id, writer.title(item.title), writer.blocks(item.body))
 
 
 def _without(blocks: Collection[str], tokens: Iterable[Token]) -> Iterator[Token]:
@@ -230,18 +240,39 @@ def _without(blocks: Collection[str], tokens: Iterable[Token]) -> Iterator[Token
 _LISTS = {"bullet_list_open", "ordered_list_open"}
 
 
+_WITHOUT_TERMS = {
+    f"{block}_{end}" for block in ("heading", "th", "figure", "link") for end in ("open", "close")
+}
+"""Within these no term is marked: they are titles, or lead somewhere already."""
+
+
 class _Writer:
-    """Walks tokens and writes HTML; one card in one language."""
+    """Walks tokens and writes HTML; one section of a card in one language.
+
+    Each term of the glossary leads there where it stands first, ``told`` being those that did; ``within``
+    counts what is open of that in which none does.
+    """
 
     def __init__(self, card: Card, lang: Lang, resolver: Resolver) -> None:
         self.card, self.lang, self.resolver = card, lang, resolver
         self.closing: list[str] = []
+        self.told: set[str] = set()
+        self.within = 0
 
     def blocks(self, tokens: Iterable[Token]) -> Markup:
         """Sanitised HTML of ``tokens``."""
         return sanitised("".join(self._token(token) for token in tokens))
 
+    def title(self, tokens: Iterable[Token]) -> Markup:
+        """Sanitised HTML of a title, in which no term is marked."""
+        self.within += 1
+        html = self.blocks(tokens)
+        self.within -= 1
+        return html
+
     def _token(self, token: Token) -> str:
+        if token.type in _WITHOUT_TERMS:
+            self.within += token.nesting
         if token.type == "inline":
             return self._inline(token.children or ())
         method: Callable[[Token], str] | None = getattr(self, f"_{token.type}", None)
@@ -261,7 +292,24 @@ class _Writer:
         )
 
     def _text(self, token: Token) -> str:
-        return escape(token.content, quote=False)
+        text = token.content
+        return escape(text, quote=False) if self.within else "".join(self._with_terms(text))
+
+    def _with_terms(self, text: str) -> Iterator[str]:
+        at = 0
+        for start, end, term, said in self.resolver.mentions(text, self.lang):
+            if said and term.id not in self.told:
+                self.told.add(term.id)
+                yield escape(text[at:start], quote=False)
+                yield self._term(term, text[start:end])
+                at = end
+        yield escape(text[at:], quote=False)
+
+    def _term(self, term: Term, written: str) -> str:
+        names = dict.fromkeys([term.name[self.lang], *term.name.values()])
+        name, means = escape(" · ".join(names)), escape(term.means[self.lang])
+        address, text = escape(f"term:{term.id}"), escape(written, quote=False)
+        return f'<a class="pd-term" data-term="{name}" title="{means}" href="{address}">{text}</a>'
 
     def _code_inline(self, token: Token) -> str:
         return f"<code>{escape(token.content, quote=False)}</code>"
@@ -427,7 +475,7 @@ _CLEANER = nh3.Cleaner(
     tags=_HTML | _MATHML,
     attributes={
         **dict.fromkeys(_MATHML, _MATH_ATTRIBUTES),
-        "a": {"href", "title", "class", "data-verdict", "data-source"},
+        "a": {"href", "title", "class", "data-verdict", "data-source", "data-term"},
         "div": {"class", "data-kind", "tabindex"},
         "figcaption": {"class"},
         "figure": {"class", "data-figure"},
@@ -442,7 +490,7 @@ _CLEANER = nh3.Cleaner(
         "border", "border-bottom", "border-left", "border-right", "border-top", "justify-items",
         "padding-left", "padding-right", "text-align", "width", "white-space", "color",
     },
-    url_schemes={"http", "https", "mailto", "card", "own"},
+    url_schemes={"http", "https", "mailto", "card", "own", "term"},
     link_rel=None,
 )  # fmt: skip
 

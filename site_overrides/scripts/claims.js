@@ -1,5 +1,6 @@
 // @ts-check
 // The proof beside a number, on hover and on focus: taken from the row of the evidence to which the number links.
+// The meaning beside a term, likewise: it stands in the title of the link, which without scripts shows it by itself.
 // It can be pointed at, stays until the reader leaves, and Esc closes it (WCAG 1.4.13).
 (function () {
   "use strict";
@@ -12,6 +13,8 @@
   const tip = element("div", { class: "pd-tip", popover: "manual" });
   /** @type {HTMLAnchorElement | undefined} */
   let shown;
+  /** The title that the shown term had. */
+  let term = "";
   /** @type {number | undefined} */
   let timer;
 
@@ -56,8 +59,28 @@
     );
   }
 
-  /** Fill the tip; whether the number has a row of evidence. @param {HTMLAnchorElement} claim */
+  /** @param {HTMLAnchorElement} term */
+  const isTerm = (term) => term.classList.contains("pd-term");
+  /** @param {HTMLAnchorElement} term */
+  function meaning(term) {
+    const { lang = "" } = around(term, "[lang]") || {};
+    return element(
+      "div",
+      { id: "pd-tip-text", role: "tooltip" },
+      element("span", { class: "pd-tip-term" }, term.dataset.term),
+      element("p", { class: "pd-tip-means", lang }, term.title),
+    );
+  }
+
+  /** Fill the tip; whether there is something to say: a term's meaning, or a row of evidence. @param {HTMLAnchorElement} claim */
   function fill(claim) {
+    if (isTerm(claim)) {
+      delete tip.dataset.verdict;
+      tip.replaceChildren(meaning(claim));
+      term = claim.title;
+      claim.removeAttribute("title"); // or the browser would show it once more
+      return true;
+    }
     const line = target(claim);
     if (!(line instanceof HTMLTableRowElement)) return false;
     const verdict = /** @type {Verdict} */ (claim.dataset.verdict);
@@ -101,6 +124,7 @@
     if (!shown) return;
     shown.classList.remove("pd-shown");
     shown.removeAttribute("aria-describedby");
+    if (isTerm(shown)) shown.title = term;
     shown = undefined;
     tip.hidePopover();
     tip.remove();
@@ -115,7 +139,7 @@
     timer = setTimeout(act, after);
   }
   /** @param {Event} event */
-  const claimAt = (event) => around(event.target, "a.pd-claim", HTMLAnchorElement);
+  const claimAt = (event) => around(event.target, "a.pd-claim, a.pd-term", HTMLAnchorElement);
   /** Whether something is part of the number whose proof is shown, or of the proof. @param {EventTarget | null} part */
   const inside = (part) => part instanceof Node && Boolean(shown?.contains(part) || tip.contains(part));
 
@@ -145,7 +169,7 @@
   document.addEventListener("click", (event) => {
     const claim = claimAt(event);
     if (!claim) return;
-    if (touched && shown !== claim && target(claim)) {
+    if (touched && shown !== claim && (isTerm(claim) || target(claim))) {
       event.preventDefault();
       show(claim);
     } else {

@@ -150,6 +150,8 @@ type SearchPart = [card: number, section: Section, place: string, lang: Lang, he
 interface SearchData {
   modules: Named[];
   cards: SearchCard[];
+  /** Of each term of the glossary all that people write for it. */
+  terms: string[][];
   parts: SearchPart[];
 }
 

@@ -71,14 +71,14 @@
   function show() {
     const found = target();
     const card = around(found, ".pd-card:not(.pd-sheet)");
-    const part = around(found, "#graph, #study");
+    const part = around(found, "#graph, #study, #glossary");
     for (const each of cards) each.classList.toggle("pd-view", each === card);
     if (card && card !== shown) list(card);
     shown = card;
     root.dataset.pdView = card ? "card" : part?.id || "contents";
     markCurrent(all(".pd-nav a", document, HTMLAnchorElement), `#${root.dataset.pdView}`, "page");
     markCurrent(all("a", sections, HTMLAnchorElement), location.hash, "true");
-    if (found && found !== card && !part) found.scrollIntoView();
+    if (found && found !== card && found !== part) found.scrollIntoView();
     else window.scrollTo(0, 0);
   }
   window.addEventListener("hashchange", show);

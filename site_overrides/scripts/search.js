@@ -2,6 +2,7 @@
 // Search in both languages: titles before aliases before text; any run of 汉字, any beginning of a Latin word.
 // Titles and aliases are indexed (MiniSearch, which forgives slips of the keyboard); texts are scanned as they are:
 // a thousand cards take some milliseconds, where an index of them would take a phone many seconds to make.
+// A word of the glossary is looked for as whatever else it is called, too.
 (function () {
   "use strict";
   const { all, around, handbook, set, element, say, words, languages, htmlLang } = window.pd;
@@ -9,10 +10,13 @@
 
   /** @typedef {Pick<SearchCard, "module" | "difficulty" | "tags" | "proof">} Facts */
   /** The data, indexed; of each part the heading and the text in one spelling. */
-  /** @typedef {SearchData & { index: import("minisearch").default, texts: [heading: string, text: string][] }} Index */
+  /** @typedef {[heading: string, text: string]} Spelled */
+  /** @typedef {SearchData & { index: import("minisearch").default, texts: Spelled[], said: Said[] }} Index */
+  /** What a term of the glossary is called, and what else. @typedef {[form: string, others: string[]]} Said */
   /** What a term is worth to cards and to parts, by their numbers. */
   /** @typedef {{ titles: Map<number, number>, parts: Map<number, number> }} Weights */
-  /** A card that is shown, with its parts, best first. @typedef {{ card: SearchCard, parts: SearchPart[] }} Found */
+  /** A card that is shown, with its parts, best first, and the words that they were found by. */
+  /** @typedef {{ card: SearchCard, parts: SearchPart[], query: string }} Found */
 
   /** @type {Difficulty[]} */
   const DIFFICULTIES = ["easy", "medium", "hard"];
@@ -93,7 +97,28 @@
     index.addAll(entries);
     /** @type {Index["texts"]} */
     const texts = found.parts.map(([, , , , heading, text]) => [normal(heading), normal(text)]);
-    return { ...found, index, texts };
+    return { ...found, index, texts, said: found.terms.flatMap(saidAs).sort((a, b) => b[0].length - a[0].length) };
+  }
+
+  // Words between spaces, and 汉字 anywhere: " all gather ", "重计算".
+  /** @param {string} text */
+  const spaced = (text) => ` ${runs(text).join(" ")} `;
+  /** @param {string} form */
+  const edged = (form) => spaced(form).replace(/^ (?=\p{Script=Han})|(?<=\p{Script=Han}) $/gu, "");
+  /** @param {string[]} forms @returns {Said[]} */
+  function saidAs(forms) {
+    const each = [...new Set(forms.map(edged))];
+    return each.map((form) => [form, each.filter((other) => other !== form)]);
+  }
+  /**
+   * A query, and what else it may be called: the longest word of the glossary in it as each of its other words.
+   * @param {Index} index
+   * @param {string} query
+   */
+  function widened({ said }, query) {
+    const text = spaced(query);
+    const [form, others] = said.find(([each]) => each.trim() && text.includes(each)) || ["", []];
+    return [query, ...others.map((other) => text.replace(form, ` ${other} `).trim())];
   }
 
   /**
@@ -133,14 +158,34 @@
     });
   }
 
+  const OTHERWISE = 0.5; // what a card is worth that only another word for a term finds
+
   /**
-   * Cards in which every term is found somewhere, best first, each with its best parts.
+   * Cards that a query finds, or another word for it, best first.
    * @param {Index} index
    * @param {string} query
    * @param {(card: Facts) => boolean} keep
    * @returns {Found[]}
    */
   function find(index, query, keep) {
+    /** @type {Map<SearchCard, Found & { score: number }>} */
+    const found = new Map();
+    widened(index, query).forEach((text, i) => {
+      for (const each of meeting(index, text, keep)) {
+        const score = each.score * (i ? OTHERWISE : 1);
+        if (score > (found.get(each.card)?.score || 0)) found.set(each.card, { ...each, score });
+      }
+    });
+    return [...found.values()].sort((a, b) => b.score - a.score);
+  }
+
+  /**
+   * Cards in which every term is found somewhere, each with its best parts.
+   * @param {Index} index
+   * @param {string} query
+   * @param {(card: Facts) => boolean} keep
+   */
+  function meeting(index, query, keep) {
     const { cards, parts } = index;
     /** @typedef {{ card: SearchCard, met: Set<string>, title: number, parts: Map<number, number> }} Group */
     /** @type {Map<number, Group>} */
@@ -171,9 +216,8 @@
         const best = [...own].sort((a, b) => b[1] - a[1]);
         const named = Object.values(card.title).some((each) => normal(each).includes(phrase));
         const score = title * (named ? 30 : 10) + (best[0]?.[1] || 0) + 0.1 * best.length;
-        return { card, parts: best.map(([i]) => parts[i]), score };
-      })
-      .sort((a, b) => b.score - a.score);
+        return { card, parts: best.map(([i]) => parts[i]), query, score };
+      });
   }
 
   /**
@@ -366,12 +410,11 @@
   /**
    * @param {Found[]} groups
    * @param {SearchData} found
-   * @param {string} query
    */
-  function show(groups, found, query) {
+  function show(groups, found) {
     numbered = 0;
     const modules = new Map(found.modules.map((module) => [module.id, module.title]));
-    const shown = groups.slice(0, CARDS_SHOWN).map(({ card, parts }) => {
+    const shown = groups.slice(0, CARDS_SHOWN).map(({ card, parts, query }) => {
       const group = { role: "group", "aria-label": card.title[languages()[0]], class: "pd-hits" };
       const head = cardOption(card, modules, query);
       return element(
@@ -457,12 +500,11 @@
     const query = input.value.trim();
     const keep = filtering();
     if (runs(query).length) {
-      show(find(found, query, keep || (() => true)), found, query);
+      show(find(found, query, keep || (() => true)), found);
     } else if (keep) {
       show(
-        found.cards.filter(keep).map((card) => ({ card, parts: [] })),
+        found.cards.filter(keep).map((card) => ({ card, parts: [], query: "" })),
         found,
-        "",
       );
     } else {
       list.replaceChildren();

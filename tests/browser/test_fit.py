@@ -169,6 +169,7 @@ def test_links_in_text_differ_by_more_than_colour(visit: Open, built: Built) -> 
             f"{each}/"
             for each in (
                 "deep-learning",
+                "glossary",
                 "about",
                 "report",
                 "study",

@@ -21,7 +21,7 @@ from generator.library import library
 from tests import hostile
 from tests.browser.conftest import REPORT, _Quiet, playwright
 
-NEVER_SHOWN = {"terms", "parameters", "environment"}
+NEVER_SHOWN = {"terms", "parameters", "environment", "never"}
 """Fields that no page prints, or prints only some entries of."""
 TEXTS = (
     "p, li, h1, h2, h3, h4, td, th, a, span, title, strong, em, s, small, time, dd, summary, "
@@ -160,6 +160,7 @@ def of_the_base(base: library.Library) -> set[int]:
         *(card.sources for card in base.cards.values()),
         *base.modules.values(),
         *base.paths,
+        *base.glossary.terms.values(),
         *base.evidence.records.values(),
     ]
     return set().union(*(attacks(dict(each) if hasattr(each, "items") else each) for each in parts))
@@ -200,8 +201,9 @@ def through(watch: Watch, address: str, card: str) -> None:
         page.keyboard.press("l")
         watch.look()
     article = page.locator("article.pd-card:visible").first
-    for claim in article.locator("a.pd-claim:visible").all()[:3]:
-        claim.hover()
+    claims, terms = (article.locator(f"a.pd-{sort}:visible").all() for sort in ("claim", "term"))
+    for told in (*claims[:3], *terms[:2]):
+        told.hover()
         page.locator(".pd-tip").wait_for()
         watch.look()
         page.keyboard.press("Escape")

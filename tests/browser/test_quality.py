@@ -20,12 +20,14 @@ PAGES = {
     "graph": "graph/",
     "study": "study/",
     "demo": "demos/activation_checkpointing/",
+    "glossary": "glossary/",
     "about": "about/",
     "report": "report/",
     "missing": "404.html",
     "handbook": "handbook",
     "handbook-card": "handbook#card-activation-checkpointing",
     "handbook-study": "handbook#study",
+    "handbook-glossary": "handbook#glossary",
 }
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 AXE = (ROOT / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")

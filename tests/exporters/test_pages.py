@@ -12,6 +12,7 @@ import pytest
 from generator.edition import pages
 from generator.edition.edition import Edition, bind
 from generator.evidence.values import shown
+from generator.library.shares import Shares
 from runnable_demos.lab.metrics import Axis, Category, Figure, Kind, Metric, Series
 from tests.demos.sketched import LIFETIMES, SCHEDULE, STAGES, TILES
 from tests.exporters.conftest import of_kind
@@ -177,6 +178,27 @@ def test_only_what_is_read_off_a_run_counts_as_proven(edition: Edition, kind: Ki
     body = pages.article(other, card, pages.SiteAddresses("cards/float-bytes/"))
     assert f'class="pd-claim" data-verdict="{kind}"' in body
     assert f'<tr id="ev-float_sums-bytes_per_number" data-kind="{kind}">' in body
+
+
+def test_the_about_page_says_what_stands_behind_the_numbers(edition: Edition) -> None:
+    """A bar that is told in words, its key, and a row a card; nothing of it where there are no numbers."""
+    about = next(page for page in pages.pages(edition) if page.address == "about/")
+    section = about.body.split('id="shares">')[1].split("</section>")[0]
+    assert "54 个，其中 96.3%" in section
+    assert (
+        "70.4% measured, 11.1% computed, 14.8% cited, 3.7% assumed, 0% without a link." in section
+    )
+    widths = [int(each) for each in re.findall(r'data-share="\w+" x="\d+" width="(\d+)"', section)]
+    assert widths == [704, 111, 148, 37]
+    rows = re.findall(r'<th scope="row"><a href="../cards/([a-z-]+)/">', section)
+    assert rows == list(edition.library.cards)
+    assert "shares" in {each.anchor for each in about.headings}
+
+    none = bind(edition.library)
+    vars(none)["shares"] = dict.fromkeys(edition.library.cards, Shares.together([]))
+    about = next(page for page in pages.pages(none) if page.address == "about/")
+    assert 'id="shares"' not in about.body
+    assert "shares" not in {each.anchor for each in about.headings}
 
 
 def test_what_is_refuted_is_not_proven(edition: Edition) -> None:

@@ -78,6 +78,7 @@ def test_every_kind_of_page_is_there(trees: dict[str, Element]) -> None:
         "cards/round-off/",
         "cards/rounding/",
         "demos/float_sums/",
+        "glossary/",
         "graph/",
         "numerics/",
         "paths/sums-in-an-hour/",

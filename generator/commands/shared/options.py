@@ -35,6 +35,13 @@ class Language(StrEnum):
     en = "en"
 
 
+def _folder(name: str | Path) -> Path:
+    """The folder that is named; an empty name would be the one where the user stands."""
+    if not str(name):
+        raise typer.BadParameter("the name of the folder is empty")
+    return Path(name)
+
+
 def _there(context: typer.Context, option: typer.CallbackParam, folder: Path | None) -> Path | None:
     """``folder``, which has to be one where it is named; what stands by default may be missing."""
     source = context.get_parameter_source(option.name or "")
@@ -45,12 +52,15 @@ def _there(context: typer.Context, option: typer.CallbackParam, folder: Path | N
     return folder
 
 
-# Not ``readable``: what may not be read is a problem like others, not wrong usage.
-CardsOption = Annotated[Path, typer.Option("--cards", help="Folder of the cards.", readable=False)]
+CardsOption = Annotated[
+    Path, typer.Option("--cards", help="Folder of the cards.", metavar="DIR", parser=_folder)
+]
 """For commands that read the cards first: a folder that is none is a problem like others."""
 BaseOption = Annotated[
     Path,
-    typer.Option("--cards", help="Folder of the cards.", readable=False, callback=_there),
+    typer.Option(
+        "--cards", help="Folder of the cards.", metavar="DIR", parser=_folder, callback=_there
+    ),
 ]
 """For commands that ask the cards' folder for its demos first."""
 # A default in square brackets in the help itself would be lost as markup.
@@ -60,7 +70,8 @@ DemosOption = Annotated[
         "--demos",
         help="Folder of the demos.",
         show_default="runnable_demos beside the cards, else proofdeck's own",
-        readable=False,
+        metavar="DIR",
+        parser=_folder,
         callback=_there,
     ),
 ]
@@ -70,7 +81,8 @@ EvidenceOption = Annotated[
         "--evidence",
         help="Folder of the evidence.",
         show_default="DEMOS/evidence",
-        readable=False,
+        metavar="DIR",
+        parser=_folder,
         callback=_there,
     ),
 ]
