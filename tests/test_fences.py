@@ -374,6 +374,10 @@ ENDS = {
     "raise SystemExit(3)": ("raises SystemExit: 3", 10),
     "def f(): f()\nf()": ("raises RecursionError: maximum recursion depth exceeded", 10),
     "import os\nos._exit(0)": ("ended with code 0 and no record", 10),
+    "import os\nos.write(2, b'a\\nthe reason\\n')\nos._exit(5)": (
+        "ended with code 5 and no record; it last said `the reason`",
+        10,
+    ),
     "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)": ("was ended by SIGSEGV", 10),
     "raise ValueError('\\x1b[31m' + 'x' * 10**7)": ("raises ValueError: \\x1b[31mxxx", 10),
     "import nothing_like_it": ("raises ModuleNotFoundError", 10),
