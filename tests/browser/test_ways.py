@@ -105,7 +105,7 @@ def test_the_handbook_lists_the_sections_of_the_card_on_screen(visit: Open) -> N
     assert "推导" in links.nth(5).inner_text()
     page.keyboard.press("n")
     page.wait_for_function(
-        "!document.querySelector('.pd-sections a').hash.startsWith('#flash-attention')"
+        "() => !document.querySelector('.pd-sections a').hash.startsWith('#flash-attention')"
     )
     page.evaluate("window.pd.set('depth', 'answer')")
     assert page.locator(".pd-sections a:visible").count() == 1
