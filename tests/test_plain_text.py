@@ -108,7 +108,7 @@ def test_a_label_is_markdown_and_its_per_cent_begins_no_comment() -> None:
 
 def words(markdown: str) -> str:
     """The plain text of a piece of Markdown."""
-    tokens, _ = parse(Lines("x.md", markdown))
+    tokens, *_ = parse(Lines("x.md", markdown))
     return plain_text(tokens)
 
 
