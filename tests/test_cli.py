@@ -92,8 +92,8 @@ def test_problems_are_printed_with_place_code_and_hint(base: Path) -> None:
     done = proofdeck("check", "--cards", "cards", cwd=base)
     *lines, summary = done.stdout.splitlines()
     assert [line.split(" ")[:2] for line in lines[::2]] == [
-        ["cards/numerics/float-bytes.md:71:27:", "claim-number"],
-        ["cards/numerics/float-bytes.md:144:84:", "claim-number"],
+        ["cards/numerics/float-bytes.md:71:26:", "claim-number"],
+        ["cards/numerics/float-bytes.md:144:76:", "claim-number"],
         ["cards/numerics/rounding.md:18:11:", "dead-related"],
     ]
     assert lines[5] == "  hint: Did you mean `float-bytes`?"

@@ -336,4 +336,4 @@ def test_a_card_shows_what_its_numbers_rest_on() -> None:
     assert {(fact.entry, fact.key) for fact in edition.facts(card)} >= {("toy-gpu", "memory")}
     assert list(edition.demos_of(card)) == ["float_sums"]
     assert edition.states["follows"] == 3
-    assert edition.states["setting"] == 1
+    assert edition.states["setting"] == 2

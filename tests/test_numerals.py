@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -176,6 +177,20 @@ def test_the_card_of_the_cases_was_counted_by_hand() -> None:
     free = Counter(each.free for each in of_card(card))
     assert free["point"] == 2
     assert sum(free.values()) - free[""] == counts["free"]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["1", "1,", "1 ", "1-", "1.", "1-a", "1,111", "2026-11 ", "in 2017 ", "stage 1, ", "（1）", "一", "一百", "twenty ",
+     "a hundred ", "1e", "1×10", "$1$ ", "$x=1$ ", "[1](given:) ", "8B ", "第 1 ", "(1", "⁻", "10⁻"],
+)  # fmt: skip
+def test_no_text_makes_the_reading_slow(unit: str) -> None:
+    """Ten thousand characters of anything cost seconds at most: no pattern backtracks far."""
+    card = alone(card_with(f"汉 {unit * (10_000 // len(unit))} 字"))
+    start = time.process_time()
+    for _ in of_card(card):
+        pass
+    assert time.process_time() - start < 5
 
 
 PIECES = st.sampled_from(

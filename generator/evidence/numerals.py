@@ -228,7 +228,7 @@ def _in_words(text: str, naming: frozenset[str]) -> Iterator[tuple[int, int, Why
 
 
 def _in_digits(text: str, naming: frozenset[str]) -> Iterator[tuple[int, int, Why]]:
-    dates = [found.span() for found in _DATE.finditer(text)]
+    dated = {at for found in _DATE.finditer(text) for at in range(*found.span())}
     listed = _listed(text)
     named = _named(naming)
     done, last = 0, -1  # how far was read; where the last numeral ended that a word names
@@ -240,7 +240,7 @@ def _in_digits(text: str, naming: frozenset[str]) -> Iterator[tuple[int, int, Wh
         for number, stop in _numbers(text, start, end):
             free: Why = ""
             before = text[max(number - _NEAR, 0) : number]
-            if any(opens <= number < closes for opens, closes in dates):
+            if number in dated:
                 free = "date"
             elif number in listed:
                 free = "list"

@@ -240,7 +240,8 @@ def test_what_an_interviewer_listens_for_is_folded_and_named(card: Element) -> N
 def test_every_claim_leads_to_its_row_of_the_evidence(edition: Edition, card: Element) -> None:
     """A claim's link names a row that shows number, label, method and kind in both languages."""
     rows = {row["id"]: row for row in card.all("tr") if row["id"]}
-    claims = card.all("a", class_="pd-claim")
+    numbers = card.all("a", class_="pd-claim")
+    claims = [each for each in numbers if each["data-verdict"] != "setting"]
     assert len(claims) == len(list(edition.library.cards["kahan-sum"].claims())) > 3
     assert {claim["data-verdict"] for claim in claims} == {"proven", "bounded"}
     for claim in claims:
