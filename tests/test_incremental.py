@@ -29,7 +29,7 @@ from runnable_demos.lab import records
 
 ROOT = Path(__file__).parents[1]
 BASE = ROOT / "tests" / "library"
-LOST = "dead-|unknown-|cycle|duplicate-id|no-"
+LOST = "dead-|unknown-|cycle|duplicate-id|no-|term-card"
 """Codes of what no page can be made of."""
 
 

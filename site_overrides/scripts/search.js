@@ -312,7 +312,9 @@
     const scope = (anchor && document.getElementById(anchor)) || document.querySelector(".pd-card");
     if (!scope || !window.Highlight) return;
     const ranges = rangesOf(scope, query);
-    CSS.highlights.set("pd-search", new Highlight(...ranges));
+    const highlight = new Highlight();
+    for (const range of ranges) highlight.add(range); // more of them than a call takes arguments
+    CSS.highlights.set("pd-search", highlight);
     const first = ranges.find((range) => range.getClientRects().length);
     first?.startContainer.parentElement?.scrollIntoView({ block: "center" });
   }
