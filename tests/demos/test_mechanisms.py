@@ -319,7 +319,7 @@ def test_a_narrow_screen_has_time_on_several_strips() -> None:
     for kind, each in ((0, 1), (1, 2)):
         total = sum(box.width for box in drawn if box.kind == kind)
         assert total / slot == pytest.approx(32 * each, abs=0.5)
-    assert len({box.y for box in drawn}) == 8
+    assert len({box.y for box in drawn}) == 3 * 4
     labels = {word for word in written(svg) if re.fullmatch(r"[FB]\d", word)}
     assert labels == {f"{kind}{k}" for kind in "FB" for k in range(1, 9)}
 
