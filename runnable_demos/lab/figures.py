@@ -24,6 +24,7 @@ from matplotlib.patches import Rectangle
 from runnable_demos.lab import sketches
 from runnable_demos.lab.colours import COLOURS, as_file
 from runnable_demos.lab.lettering import (
+    BOLD,
     FONT,
     LINE,
     NARROW,
@@ -118,7 +119,8 @@ class _Drawing:
         self.across = width - self.left - self.right
         pitch = max(BAR_HEIGHT, LOWER * most + 4)
         self.plot = pitch * len(self.names) + 8 if self.lying else PLOT_HEIGHT[width]
-        self.title = wrap(self.words(figure.title), width - 16, FONT + 2) if standalone else []
+        title = wrap(self.words(figure.title), (width - 16) / BOLD, FONT + 2)
+        self.title = title if standalone else []
         self.legend, below = self._legend()
         standing, lying = (figure.y, self.y_scale), (figure.x, self.x_scale)
         self.along = [] if self.lying else wrap(self._axis_label(*standing), width - 16, FONT)
@@ -405,7 +407,7 @@ class _Drawing:
         axes.plot([x, x], [0, top], color=_INK["fg"], linewidth=1.2, linestyle=(0, (2, 2)))
         axes.plot([x], [top], color=_INK["fg"], marker="o", markersize=5, markeredgewidth=0)
         words = f"{PEAK[self.lang]} {scale_for([top], self.figure.y.unit).show(top)}"
-        wide = text_width(words, SMALL) * 1.12 + 8  # in bold, and beside the line
+        wide = text_width(words, SMALL) * BOLD + 8
         box = (across if left_half else across - wide, up)
         if any(abs(box[0] - a) < wide and abs(up - b) < 16 for a, b in self.peaks):
             return  # another's number stands there

@@ -13,6 +13,8 @@ WIDE, NARROW = 720, 300
 """Pixels of a drawing for a wide and for a narrow screen: on a phone, about those that it is shown in."""
 FONT, SMALL = 13, 12
 """Sizes of words; nothing is smaller than ``SMALL``."""
+BOLD = 1.12
+"""How much wider bold words are, at most."""
 LINE = 22
 HTML_LANG = {"zh": "zh-Hans", "en": "en"}
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")

@@ -15,6 +15,7 @@ from statistics import median_high
 
 from runnable_demos.lab.colours import COLOURS, as_file
 from runnable_demos.lab.lettering import (
+    BOLD,
     FONT,
     LINE,
     NARROW,
@@ -31,8 +32,6 @@ from runnable_demos.lab.scales import Scale, round_places, scale_for
 
 LANE, TILE, STACK = 26, 92, {WIDE: 210, NARROW: 170}
 """Pixels: a lane's height, the most that a tile is wide, the height of the tallest stack of boxes."""
-BOLD = 1.12
-"""How much wider bold words are."""
 COLUMN, BETWEEN = 33, 14
 """Pixels: the least that a rank's stack takes in width, and between groups of them."""
 FEW = 8
@@ -204,7 +203,8 @@ class _Sheet:
 
     def title(self) -> None:
         """The title, in a file that stands alone."""
-        for line in wrap(self.words(self.figure.title), self.width - 2 * _MARGIN, FONT + 2):
+        room = (self.width - 2 * _MARGIN) / BOLD
+        for line in wrap(self.words(self.figure.title), room, FONT + 2):
             self.text(_MARGIN, self.y + LINE / 2, line, size=FONT + 2, bold=True)
             self.y += LINE
 
