@@ -194,7 +194,7 @@ recompute = ["bar", "重算（各层）", "recompute (layers)"]
 backward = ["bar", "反向（各层）", "backward (layers)"]
 [figure.lifetimes.places]
 none = ["全部存下", "all kept"]
-segments = ["{k} 层一段", "segments of {k}"]
+segments = ["{k} 层一段", "segmented"]
 """  # noqa: E501 - a method is said on one line
 
 

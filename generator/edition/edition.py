@@ -62,7 +62,6 @@ from generator.render.markup import template, vouched
 from generator.render.plain_text import plain_label
 from generator.tex import font as math_font
 from runnable_demos.lab.colours import as_file
-from runnable_demos.lab.mechanisms import Mechanism
 from runnable_demos.lab.metrics import Figure, Metric, Parameter, Record
 
 T = TypeVar("T")
@@ -494,7 +493,7 @@ class Edition:
         One for a wide screen and one for a narrow screen stand together, of which styles show one.
         """
         drawings = [vouched(each, "drawn") for each in self._drawn(record, figure, lang, prefix)]
-        return template("drawings.html", {"drawings": drawings}) if drawings[1:] else drawings[0]
+        return template("drawings.html", {"drawings": drawings})
 
     def figure_file(self, record: Record, figure: Figure, lang: str) -> str:
         """The figure as a file of its own, which brings its colours along."""
@@ -506,10 +505,10 @@ class Edition:
         return [drawn.replace(_FIGURE_IDS, own) for drawn in self.drawings[key]]
 
     @cached_property
-    def drawings(self) -> Mapping[tuple[str, str, str, str], tuple[str, ...]]:
+    def drawings(self) -> Mapping[tuple[str, str, str, str], tuple[str, str]]:
         """The SVGs of each figure of the records that cards rest on: demo, device, figure, language.
 
-        There is one, and where a figure shows how something works, another for a narrow screen.
+        One is for a wide screen, and one for a narrow screen.
         """
         figures = {
             (record.demo, record.device, figure.name, lang): (figure, lang)
@@ -555,12 +554,10 @@ def bind(library: Library, demos: Path | None = None, cache: Cache = NOTHING_KEP
     return Edition(library, demos, cache)
 
 
-def _draw(figure: Figure, lang: str) -> tuple[str, ...]:
+def _draw(figure: Figure, lang: str) -> tuple[str, str]:
     from runnable_demos.lab import figures  # noqa: PLC0415 - matplotlib is slow to import
 
     wide = figures.draw(figure, lang, prefix=_FIGURE_IDS)
-    if not isinstance(figure, Mechanism):
-        return (wide,)
     return wide, figures.draw(figure, lang, prefix=f"{_FIGURE_IDS}-narrow", narrow=True)
 
 

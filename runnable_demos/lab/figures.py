@@ -23,15 +23,27 @@ from matplotlib.patches import Rectangle
 
 from runnable_demos.lab import sketches
 from runnable_demos.lab.colours import COLOURS, as_file
-from runnable_demos.lab.lettering import FONT, LINE, head, legible, text_width, wrap
+from runnable_demos.lab.lettering import (
+    BOLD,
+    FONT,
+    LINE,
+    NARROW,
+    SMALL,
+    WIDE,
+    head,
+    legible,
+    text_width,
+    wrap,
+)
 from runnable_demos.lab.mechanisms import Mechanism
 from runnable_demos.lab.metrics import Axis, Figure, Series
 from runnable_demos.lab.scales import Scale, round_places, scale_for
 
-WIDTH = 720
-PLOT_HEIGHT = 300
+PLOT_HEIGHT = {WIDE: 300, NARROW: 200}
 BAR_HEIGHT = 30
-LEFT, RIGHT = 62, 24
+LEFT, RIGHT = 62, {WIDE: 24, NARROW: 14}
+LOWER = 17
+"""Pixels from a line of a wrapped name to the next."""
 
 PEAK = {"zh": "峰值", "en": "peak"}
 
@@ -60,14 +72,14 @@ def draw(
     ``prefix`` begins every id in it, so that many figures can stand on one page.
     A ``standalone`` file carries its title, its ground and both colour schemes;
     otherwise the page sets ``--pd-fig-fg``, ``--pd-fig-1`` and the others.
-    ``narrow`` asks for the drawing of a mechanism for a narrow screen; other figures have one.
+    ``narrow`` asks for the drawing for a narrow screen.
     """
     if isinstance(figure, Mechanism):
         return sketches.draw(figure, lang, prefix=prefix, standalone=standalone, narrow=narrow)
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         # matplotlib's own font lacks 汉字; the reader's has them.
         warnings.filterwarnings("ignore", "Glyph .* missing")
-        canvas = _Drawing(figure, lang, standalone).canvas()
+        canvas = _Drawing(figure, lang, NARROW if narrow else WIDE, standalone).canvas()
         buffer = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         FigureCanvasSVG(canvas).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
@@ -83,9 +95,11 @@ _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 class _Drawing:
     """One figure in one language, from layout to canvas."""
 
-    def __init__(self, figure: Figure, lang: str, standalone: bool) -> None:
+    def __init__(self, figure: Figure, lang: str, width: int, standalone: bool) -> None:
         self.figure = figure
         self.lang = lang
+        self.width, self.right = width, RIGHT[width]
+        self.peaks: list[tuple[float, float]] = []
         self.bars = any(s.mark == "bar" for s in figure.series)
         self.places, self.names = self._categories()
         binary = figure.y.scale == "log2"
@@ -93,20 +107,37 @@ class _Drawing:
         self.x_scale = scale_for(
             [v for s in figure.series for v in s.x], figure.x.unit, figure.x.scale == "log2"
         )
-        slot = (WIDTH - LEFT - RIGHT) / max(1, len(self.names))
-        widest = max(map(text_width, self.names), default=0)
-        flat = all(s.mark in ("bar", "measured", "theory") for s in figure.series)
-        narrow = len(self.names) > 6 or (self.bars and widest > 0.95 * slot)
-        self.lying = flat and figure.y.scale == "linear" and narrow
-        if not self.lying:
-            self.names = ["\n".join(wrap(name, 0.95 * slot, FONT)) for name in self.names]
-        below = max((name.count("\n") for name in self.names), default=0)
-        self.left = min(widest + 14, 0.45 * WIDTH) if self.lying else LEFT
-        self.legend = self._legend_rows()
-        self.title = wrap(self.words(figure.title), WIDTH - 16, FONT + 2) if standalone else []
-        top = 14 + LINE * (len(self.title) + len(self.legend) + (not self.lying))
-        self.plot = BAR_HEIGHT * len(self.names) + 8 if self.lying else PLOT_HEIGHT
-        self.top, self.height = top, top + self.plot + 52 + 17 * below
+        self.slot = (width - LEFT - self.right) / max(1, len(self.names))
+        self.lying = self._lies()
+        room = 0.42 * width if self.lying else 0.95 * self.slot
+        lines = [wrap(name, room, FONT) for name in self.names]
+        self.names = ["\n".join(each) for each in lines]
+        most = max(map(len, lines), default=1)
+        self.left: float = LEFT
+        if self.lying:
+            self.left = 14 + max(text_width(line) for each in lines for line in each)
+        self.across = width - self.left - self.right
+        pitch = max(BAR_HEIGHT, LOWER * most + 4)
+        self.plot = pitch * len(self.names) + 8 if self.lying else PLOT_HEIGHT[width]
+        title = wrap(self.words(figure.title), (width - 16) / BOLD, FONT + 2)
+        self.title = title if standalone else []
+        self.legend, below = self._legend()
+        standing, lying = (figure.y, self.y_scale), (figure.x, self.x_scale)
+        self.along = [] if self.lying else wrap(self._axis_label(*standing), width - 16, FONT)
+        self.below = wrap(self._axis_label(*(standing if self.lying else lying)), width - 16, FONT)
+        self.top = 14 + LINE * len(self.title) + below + LINE * len(self.along)
+        under = len(self.below) - 1 + (0 if self.lying else most - 1)
+        self.height = self.top + self.plot + 52 + LOWER * under
+
+    def _lies(self) -> bool:
+        """Whether bars lie, with their names beside them, since below them these have no room."""
+        flat = all(s.mark in ("bar", "measured", "theory") for s in self.figure.series)
+        if not flat or not self.names or self.figure.y.scale != "linear":
+            return False
+        words = [line for name in self.names for line in wrap(name, 0.95 * self.slot, FONT)]
+        widest = max(map(text_width, self.names if self.bars else words))
+        numbers = (text_width(self.y_scale.number(each, 3), SMALL) for each in self._totals())
+        return len(self.names) > 6 or max(widest, *numbers, 0.0) > 0.95 * self.slot
 
     def words(self, text: Any) -> str:
         """``text`` in this drawing's language."""
@@ -133,33 +164,31 @@ class _Drawing:
                 heights.append(y)
         return [*heights, *stacks.values()]
 
-    def _legend_rows(self) -> list[list[tuple[float, int]]]:
-        """(place from the left, number of the series) of each legend entry, row by row."""
+    def _legend(self) -> tuple[list[tuple[float, float, int, list[str]]], float]:
+        """Each entry's place, the number of its series and its lines; and how high they are in all."""
         if len(self.figure.series) == 1:
-            return []
-        rows: list[list[tuple[float, int]]] = [[]]
-        place = 0.0
+            return [], 0.0
+        entries: list[tuple[float, float, int, list[str]]] = []
+        x, y, high = 8.0, 0.0, float(LINE)
         for number, series in enumerate(self.figure.series):
-            width = 34 + text_width(self.words(series.label)) + 14
-            if rows[-1] and place + width > WIDTH - 16:
-                rows.append([])
-                place = 0.0
-            rows[-1].append((place + 8, number))
-            place += width
-        return rows
+            lines = wrap(self.words(series.label), self.width - 16 - 34, FONT)
+            wide = 34 + max(map(text_width, lines)) + 14
+            if x > 8 and x + wide > self.width - 8:
+                x, y, high = 8.0, y + high, float(LINE)
+            entries.append((x, y, number, lines))
+            x, high = x + wide, max(high, LINE + LOWER * (len(lines) - 1.0))
+        return entries, y + high
 
     def canvas(self) -> Canvas:
         """The finished drawing."""
-        canvas = Canvas(figsize=(WIDTH / 72, self.height / 72), dpi=72)
+        canvas = Canvas(figsize=(self.width / 72, self.height / 72), dpi=72)
         canvas.patch.set_visible(False)
-        width = WIDTH - self.left - RIGHT
-        box = (self.left, self.height - self.top - self.plot, width, self.plot)
         axes = canvas.add_axes(
             (
-                box[0] / WIDTH,
-                box[1] / self.height,
-                box[2] / WIDTH,
-                box[3] / self.height,
+                self.left / self.width,
+                1 - (self.top + self.plot) / self.height,
+                self.across / self.width,
+                self.plot / self.height,
             )
         )
         self._plain(axes)
@@ -172,30 +201,31 @@ class _Drawing:
         axes.patch.set_visible(False)
         for spine in axes.spines.values():
             spine.set_visible(False)
-        axes.tick_params(length=0, colors=_INK["muted"], labelsize=FONT - 1, pad=6)
+        axes.tick_params(length=0, colors=_INK["muted"], labelsize=SMALL, pad=6)
         axes.minorticks_off()
 
     def _write(self, canvas: Canvas) -> None:
         """Title, legend and the names of the axes, in pixels from the top left."""
-        figure, y = self.figure, 8 + LINE / 2
+        y = 8 + LINE / 2
 
         def text(x: float, y: float, words: str, ink: str = "fg", **more: Any) -> None:
-            canvas.text(x / WIDTH, 1 - y / self.height, words, color=_INK[ink], va="center", **more)
+            place = (x / self.width, 1 - y / self.height)
+            canvas.text(*place, words, color=_INK[ink], va="center", **more)
 
         for line in self.title:
             text(8, y, line, fontsize=FONT + 2, fontweight="bold")
             y += LINE
-        for row in self.legend:
-            for x, number in row:
-                self._legend_mark(canvas, x, y, number)
-                text(x + 34, y, self.words(figure.series[number].label))
-            y += LINE
-        across, along = (figure.y, figure.x) if self.lying else (figure.x, figure.y)
-        if not self.lying:
-            text(8, y, self._axis_label(along, self.y_scale), "muted")
-        scale = self.y_scale if self.lying else self.x_scale
-        middle = self.left + (WIDTH - self.left - RIGHT) / 2
-        text(middle, self.height - 13, self._axis_label(across, scale), "muted", ha="center")
+        for x, down, number, lines in self.legend:
+            self._legend_mark(canvas, x, y + down, number)
+            for at, line in enumerate(lines):
+                text(x + 34, y + down + LOWER * at, line)
+        y = self.top - 6 - LINE * (len(self.along) - 0.5)
+        for at, line in enumerate(self.along):
+            text(8, y + LINE * at, line, "muted")
+        room = all(text_width(line) <= self.across for line in self.below)
+        middle = self.left + self.across / 2 if room else self.width / 2
+        for at, line in enumerate(reversed(self.below)):
+            text(middle, self.height - 13 - LOWER * at, line, "muted", ha="center")
 
     def _axis_label(self, axis: Axis, scale: Scale) -> str:
         label = self.words(axis.label)
@@ -205,13 +235,13 @@ class _Drawing:
 
     def _legend_mark(self, canvas: Canvas, x: float, y: float, number: int) -> None:
         series = self.figure.series[number]
-        across = [x / WIDTH, (x + 26) / WIDTH]
+        across = [x / self.width, (x + 26) / self.width]
         down = 1 - y / self.height
         if series.mark in ("bar", "area"):
             canvas.add_artist(
                 Rectangle(
-                    (across[0] + 8 / WIDTH, down - 6 / self.height),
-                    14 / WIDTH,
+                    (across[0] + 8 / self.width, down - 6 / self.height),
+                    14 / self.width,
                     12 / self.height,
                     color=self._ink(number),
                     linewidth=0,
@@ -308,9 +338,9 @@ class _Drawing:
                 axes.plot(ys, xs, clip_on=False, **self._points(number))
         axes.set_ylim(len(self.names) - 0.5, -0.5)
         axes.set_yticks(range(len(self.names)), self.names, color=_INK["fg"])
-        largest = max(self._heights(), default=1.0) or 1.0
-        axes.set_xlim(0, largest * 1.09)
-        self._ticks(axes.xaxis, self.figure.y, self.y_scale, (0, largest * 1.09))
+        high = self._largest() * self._above()
+        axes.set_xlim(0, high)
+        self._ticks(axes.xaxis, self.figure.y, self.y_scale, (0, high))
         axes.xaxis.grid(visible=True, color=_INK["grid"], linewidth=1)
         axes.set_axisbelow(True)
         for place, total in stack.totals.items():
@@ -325,16 +355,15 @@ class _Drawing:
         """Write each part's number into it where it has room; a lone part has it at its end."""
         if len(self.figure.series) == 1:
             return
-        totals = self._totals()
-        whole = max(totals, default=1.0) or 1.0
-        span = (WIDTH - self.left - RIGHT if self.lying else self.plot) / (1.09 * whole)
+        along = (self.across if self.lying else self.plot) / (self._above() * self._largest())
         for place, start, size in zip(places, starts, sizes, strict=True):
             words = self.y_scale.number(size, 3)
-            room = size * span
-            if room < (text_width(words, FONT - 2) + 6 if self.lying else 15):
+            wide = text_width(words, SMALL)
+            room = size * along >= (wide + 6 if self.lying else 16)
+            if not room or (not self.lying and wide > 0.62 * self.slot):
                 continue
             at = (start + size / 2, place) if self.lying else (place, start + size / 2)
-            axes.text(*at, words, ha="center", va="center", color=_INK["bg"], fontsize=FONT - 2)
+            axes.text(*at, words, ha="center", va="center", color=_INK["bg"], fontsize=SMALL)
 
     def _totals(self) -> list[float]:
         stack = _Stack()
@@ -342,6 +371,17 @@ class _Drawing:
             if series.mark == "bar":
                 stack.add(self._x(series), list(series.y))
         return list(stack.totals.values())
+
+    def _largest(self) -> float:
+        return max(self._heights(), default=1.0) or 1.0
+
+    def _above(self) -> float:
+        """How far the axis of heights goes above the highest, so that its number has room."""
+        if not self.lying:
+            return 1.09
+        numbers = (text_width(self.y_scale.number(each, 3), SMALL) for each in self._totals())
+        over = max(numbers, default=0.0) + 8 - self.right
+        return max(1.09, self.across / (self.across - over))
 
     def _total(self, axes: Axes, place: float, total: float, *, lying: bool) -> None:
         at, offset = ((total, place), (5, 0)) if lying else ((place, total), (0, 4))
@@ -353,7 +393,7 @@ class _Drawing:
             ha="left" if lying else "center",
             va="center" if lying else "bottom",
             color=_INK["fg"],
-            fontsize=FONT - 1,
+            fontsize=SMALL,
             annotation_clip=False,
         )
 
@@ -362,19 +402,24 @@ class _Drawing:
         if not totals:
             return
         x, top = max(totals.items(), key=lambda point: point[1])
-        low, high = axes.get_xlim()
-        left_half = x < (low + high) / 2
+        across, up = axes.transData.transform((x, top))
+        left_half = across < self.left + self.across / 2
         axes.plot([x, x], [0, top], color=_INK["fg"], linewidth=1.2, linestyle=(0, (2, 2)))
         axes.plot([x], [top], color=_INK["fg"], marker="o", markersize=5, markeredgewidth=0)
-        scale = scale_for([top], self.figure.y.unit)
+        words = f"{PEAK[self.lang]} {scale_for([top], self.figure.y.unit).show(top)}"
+        wide = text_width(words, SMALL) * BOLD + 8
+        box = (across if left_half else across - wide, up)
+        if any(abs(box[0] - a) < wide and abs(up - b) < 16 for a, b in self.peaks):
+            return  # another's number stands there
+        self.peaks.append(box)
         axes.annotate(
-            f"{PEAK[self.lang]} {scale.show(top)}",
+            words,
             (x, top),
             (8 if left_half else -8, 8),
             textcoords="offset points",
             ha="left" if left_half else "right",
             color=_INK["fg"],
-            fontsize=FONT - 1,
+            fontsize=SMALL,
             fontweight="bold",
             annotation_clip=False,
         )
@@ -421,24 +466,43 @@ class _Drawing:
         set_limits(math.exp(min(logs) - pad), math.exp(max(logs) + pad))
 
     def _ticks(self, ticks: Any, axis: Axis, scale: Scale, limits: tuple[float, float]) -> None:
-        low, high = min(limits), max(limits)
-        if axis.scale == "linear":
-            places = round_places(low, high, scale.worth, 7)
-            labels = [scale.number(v) for v in places]
-        else:
-            binary = axis.scale == "log2"
-            places = _powers(low, high, 2 if binary else 10, 9)
-            base = 2 if binary else 10
-            if not axis.unit and places and (places[0] < 1e-3 or places[-1] > 1e6):
-                labels = [
-                    f"{base}{str(round(math.log(v, base))).translate(_RAISED)}" for v in places
-                ]
-            else:
-                owns = [(v, scale_for([v], axis.unit, binary)) for v in places]
-                labels = [own.show(v) for v, own in owns]
+        """As many round places as have room for their numbers."""
+        places, labels = self._labels(axis, scale, limits, 7 if axis.scale == "linear" else 9)
+        if ticks.axis_name == "x":
+            for most in range(len(places), 1, -1):
+                if sum(text_width(label, SMALL) + 10 for label in labels) <= self.across:
+                    break
+                places, labels = self._labels(axis, scale, limits, most - 1)
+            labels = [
+                label if self._inside(axis, limits, place, text_width(label, SMALL)) else ""
+                for place, label in zip(places, labels, strict=True)
+            ]
         ticks.set_major_locator(mpl.ticker.FixedLocator(places))
         ticks.set_major_formatter(mpl.ticker.FixedFormatter(labels))
         ticks.set_minor_locator(mpl.ticker.NullLocator())
+
+    def _inside(self, axis: Axis, limits: tuple[float, float], place: float, wide: float) -> bool:
+        """Whether a number below the axis ends within the drawing."""
+        low, at, high = (
+            each if axis.scale == "linear" else math.log(each)
+            for each in (min(limits), place, max(limits))
+        )
+        return self.across * (high - at) / (high - low) + self.right >= wide / 2
+
+    def _labels(
+        self, axis: Axis, scale: Scale, limits: tuple[float, float], most: int
+    ) -> tuple[list[float], list[str]]:
+        low, high = min(limits), max(limits)
+        if axis.scale == "linear":
+            places = round_places(low, high, scale.worth, most)
+            return places, [scale.number(v) for v in places]
+        binary = axis.scale == "log2"
+        base = 2 if binary else 10
+        places = _powers(low, high, base, most)
+        if not axis.unit and places and (places[0] < 1e-3 or places[-1] > 1e6):
+            powers = (str(round(math.log(v, base))).translate(_RAISED) for v in places)
+            return places, [f"{base}{power}" for power in powers]
+        return places, [scale_for([v], axis.unit, binary).show(v) for v in places]
 
 
 class _Stack:

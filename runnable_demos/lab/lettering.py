@@ -9,10 +9,18 @@ from __future__ import annotations
 import re
 from html import escape
 
-FONT = 13
+WIDE, NARROW = 720, 300
+"""Pixels of a drawing for a wide and for a narrow screen: on a phone, about those that it is shown in."""
+FONT, SMALL = 13, 12
+"""Sizes of words; nothing is smaller than ``SMALL``."""
+BOLD = 1.12
+"""How much wider bold words are, at most."""
 LINE = 22
 HTML_LANG = {"zh": "zh-Hans", "en": "en"}
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_PIECE = re.compile(
+    "(?:[\u2e80-\U0003ffff]|[^\\s\u2e80-\U0003ffff]+\\s*|\\s+)[，。、；：！？）》」』]*"
+)
 _FONTS = "system-ui, 'Noto Sans CJK SC', 'Noto Sans SC', 'PingFang SC', sans-serif"
 
 
@@ -35,9 +43,9 @@ def _em(char: str) -> float:
 
 
 def wrap(text: str, width: float, size: float) -> list[str]:
-    """``text`` in lines of at most ``width``; it breaks at spaces and beside 汉字."""
+    """``text`` in lines of at most ``width``; it breaks at spaces and beside 汉字, not before a mark that closes."""
     lines = [""]
-    for part in re.findall(r"[\u2e80-\U0003ffff]|[^\s\u2e80-\U0003ffff]+\s*|\s+", text):
+    for part in _PIECE.findall(text):
         if lines[-1] and text_width(lines[-1] + part.rstrip(), size) > width:
             lines.append("")
         lines[-1] += part

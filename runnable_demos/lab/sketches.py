@@ -14,16 +14,26 @@ from dataclasses import dataclass, field
 from statistics import median_high
 
 from runnable_demos.lab.colours import COLOURS, as_file
-from runnable_demos.lab.lettering import FONT, LINE, head, legible, text_width, wrap
+from runnable_demos.lab.lettering import (
+    BOLD,
+    FONT,
+    LINE,
+    NARROW,
+    SMALL,
+    WIDE,
+    head,
+    legible,
+    text_width,
+    wrap,
+)
 from runnable_demos.lab.mechanisms import Box, Lanes, Mechanism, Shards, Span, Tiles
 from runnable_demos.lab.metrics import Axis
-from runnable_demos.lab.scales import round_places, scale_for
+from runnable_demos.lab.scales import Scale, round_places, scale_for
 
-WIDE, NARROW = 720, 360
-SMALL = 12
-"""Of what stands in parts and along axes; nothing is smaller."""
 LANE, TILE, STACK = 26, 92, {WIDE: 210, NARROW: 170}
 """Pixels: a lane's height, the most that a tile is wide, the height of the tallest stack of boxes."""
+COLUMN, BETWEEN = 33, 14
+"""Pixels: the least that a rank's stack takes in width, and between groups of them."""
 FEW = 8
 """Lanes that stand apart; more stand close together, and all on one strip."""
 
@@ -193,27 +203,29 @@ class _Sheet:
 
     def title(self) -> None:
         """The title, in a file that stands alone."""
-        for line in wrap(self.words(self.figure.title), self.width - 2 * _MARGIN, FONT + 2):
+        room = (self.width - 2 * _MARGIN) / BOLD
+        for line in wrap(self.words(self.figure.title), room, FONT + 2):
             self.text(_MARGIN, self.y + LINE / 2, line, size=FONT + 2, bold=True)
             self.y += LINE
 
     def legend(self) -> None:
         """Each kind with its words, row by row."""
-        x = float(_MARGIN)
+        x, high = float(_MARGIN), LINE
         for series in self.figure.series:
-            words = self.words(series.label)
-            wide = 30 + text_width(words, FONT - 1) + 16
-            if x > _MARGIN and x + wide > self.width:
-                x, self.y = _MARGIN, self.y + LINE
+            lines = wrap(self.words(series.label), self.width - 2 * _MARGIN - 30, SMALL)
+            wide = 30 + max(text_width(line, SMALL) for line in lines) + 16
+            if x > _MARGIN and x + wide - 16 > self.width - _MARGIN:
+                x, self.y, high = _MARGIN, self.y + high, LINE
             self.box(x, self.y + 4, 22, 14, series.name)
-            self.text(x + 30, self.y + 11, words, size=FONT - 1)
-            x += wide
-        self.y += LINE + 4
+            for at, line in enumerate(lines):
+                self.text(x + 30, self.y + 11 + 15 * at, line)
+            x, high = x + wide, max(high, LINE + 15 * (len(lines) - 1))
+        self.y += high + 4
 
-    def note(self, words: str) -> None:
-        """A line of what axes are called."""
-        for line in wrap(words, self.width - 2 * _MARGIN, SMALL):
-            self.text(_MARGIN, self.y + 8, line, ink="muted")
+    def note(self, words: str, left: float = _MARGIN) -> None:
+        """What axes are called."""
+        for line in wrap(words, self.width - left - _MARGIN, SMALL):
+            self.text(left, self.y + 8, line, ink="muted")
             self.y += 16
 
     def svg(self) -> str:
@@ -256,40 +268,41 @@ def _lanes(sheet: _Sheet, figure: Lanes) -> None:
     """Rows over time; where labels have no room on one strip, time goes on below."""
     names = [_wrapped(sheet, each.label) for each in figure.y.categories]
     left = _gutter(names)
-    few = len(names) <= FEW
-    height = max(LANE, 14 * max(map(len, names)) + 4) if few else 14 * max(map(len, names))
-    pitch = height + (4 if few else 2)
+    few, labelled = len(names) <= FEW, {span.row for span in figure.spans if span.label}
+    gap = 4 if few else 2
+    least = [LANE if few else 18 if row in labelled else 14 for row in range(len(names))]
+    heights = [max(each, 14 * len(name)) for each, name in zip(least, names, strict=True)]
+    tops = [sum(heights[:row]) + gap * row for row in range(len(names) + 1)]
     low, high = min(s.start for s in figure.spans), max(s.end for s in figure.spans)
     room = sheet.width - left - 2 * _MARGIN
-    most = (4 if sheet.narrow else 2) if few else 1
-    length = _strip(figure, high - low, room, most)
+    length = _strip(figure, high - low, room, (4 if sheet.narrow else 2) if few else 1)
     scale = scale_for([low, high], figure.x.unit)
     sheet.note(f"{sheet.words(figure.y.label)} ↓")
     while low < high:
         per = room / length
-        bottom = sheet.y + pitch * len(names)
+        bottom = sheet.y + tops[-1]
         for tick in round_places(low, low + length, scale.worth, 5 if sheet.narrow else 10):
             x = left + (tick - low) * per
             sheet.rule(x, sheet.y, bottom + 2)
             sheet.text(x, bottom + 10, scale.number(tick), ink="muted", anchor="middle")
         for row, name in enumerate(names):
-            y = sheet.y + pitch * row
-            sheet.lines(_MARGIN, y + height / 2, name)
+            y = sheet.y + tops[row]
+            sheet.lines(_MARGIN, y + heights[row] / 2, name)
             for span in figure.spans:
                 start, end = max(span.start, low), min(span.end, low + length)
                 if span.row == row and start < end:
-                    _span(sheet, span, (left + (start - low) * per, y), (end - start) * per, height)
+                    at = (left + (start - low) * per, y)
+                    _span(sheet, span, at, (end - start) * per, heights[row])
         sheet.y = bottom + 24
         low += length
     unit = f" ({scale.unit})" if scale.unit else ""
-    sheet.text(left, sheet.y, f"{sheet.words(figure.x.label)}{unit} →", ink="muted")
-    sheet.y += 8
+    sheet.note(f"{sheet.words(figure.x.label)}{unit} →", left)
 
 
 def _span(sheet: _Sheet, span: Span, at: tuple[float, float], width: float, height: float) -> None:
     x, y = at
     sheet.box(x, y, width, height, span.kind)
-    if span.label and text_width(span.label, SMALL) + 2 <= width:
+    if span.label and text_width(span.label, SMALL) + 3 <= width:
         middle = (x + width / 2, y + height / 2)
         sheet.text(*middle, span.label, anchor="middle", over=span.kind)
 
@@ -314,10 +327,13 @@ def _tiles(sheet: _Sheet, figure: Tiles) -> None:
     columns = [sheet.words(each.label) for each in figure.x.categories]
     left = _gutter(rows)
     width = min((sheet.width - left - _MARGIN) / len(columns), TILE)
-    notes = [note for tile in figure.tiles for note in tile.notes]
-    room = all(text_width(note, SMALL) + 4 <= width for note in notes)
-    lines = max((len(tile.notes) for tile in figure.tiles), default=0) if room else 0
-    height = max(26, 14 * max(lines, *map(len, rows)) + 8)
+    notes = [
+        [line for note in tile.notes for line in wrap(note, width - 4, SMALL)]
+        for tile in figure.tiles
+    ]
+    room = all(text_width(line, SMALL) + 4 <= width for lines in notes for line in lines)
+    most = max(map(len, notes)) if room else 0
+    height = max(26, 14 * max(most, *map(len, rows)) + 8)
     sheet.note(f"{sheet.words(figure.y.label)} ↓ · {sheet.words(figure.x.label)} →")
     if all(text_width(name, SMALL) + 4 <= width for name in columns):
         for column, label in enumerate(columns):
@@ -326,12 +342,12 @@ def _tiles(sheet: _Sheet, figure: Tiles) -> None:
         sheet.y += 18
     for row, name in enumerate(rows):
         sheet.lines(_MARGIN, sheet.y + (row + 0.5) * height, name)
-    for tile in figure.tiles:
+    for tile, lines in zip(figure.tiles, notes, strict=True):
         x, y = left + tile.column * width, sheet.y + tile.row * height
         sheet.box(x + 1, y + 1, width - 2, height - 2, tile.kind)
         if room:
             middle = (x + width / 2, y + height / 2)
-            sheet.lines(*middle, list(tile.notes), anchor="middle", over=tile.kind)
+            sheet.lines(*middle, lines, anchor="middle", over=tile.kind)
     sheet.y += height * len(rows)
 
 
@@ -344,25 +360,52 @@ def _shards(sheet: _Sheet, figure: Shards) -> None:
     tallest = max(sum(figure.wholes(group).values()) for group in groups)
     per = STACK[sheet.width] / tallest
     ranks = max(figure.ranks(group) for group in groups)
-    beside = min(len(groups), max(1, (sheet.width - _MARGIN) // (ranks * 36 + 14)))
-    column = min((sheet.width - 2 * _MARGIN - 14 * (beside - 1)) / (beside * ranks), 64)
+    room = sheet.width - 2 * _MARGIN + BETWEEN
+    beside = min(len(groups), max(1, int(room // (ranks * COLUMN + BETWEEN))))
+    slot = room / beside - BETWEEN
+    column = min(slot / ranks, 64)
+    scale = scale_for([box.whole for box in figure.boxes], figure.y.unit)
+    below = [_below(sheet, figure, group, scale, slot) for group in groups]
     unit = scale_for([tallest], figure.y.unit).unit
     sheet.note(f"{sheet.words(figure.y.label)} ({unit})" if unit else sheet.words(figure.y.label))
-    for group in groups:
-        if group and group % beside == 0:
-            sheet.y += STACK[sheet.width] + 62
-        x = _MARGIN + group % beside * (column * ranks + 14)
-        _group(sheet, figure, group, (x, sheet.y + STACK[sheet.width]), column, per)
-    sheet.y += STACK[sheet.width] + 54
+    for first in range(0, len(groups), beside):
+        row = groups[first : first + beside]
+        foot = sheet.y + STACK[sheet.width]
+        for group in row:
+            left = _MARGIN + (group - first) * (slot + BETWEEN)
+            _group(sheet, figure, group, scale, (left, foot), column, per)
+            for line, (words, bold) in enumerate(below[group]):
+                sheet.text(left, foot + 28 + 15 * line, words, bold=bold)
+        sheet.y = foot + 32 + 15 * max(len(below[group]) for group in row)
+
+
+def _below(
+    sheet: _Sheet, figure: Shards, group: int, scale: Scale, width: float
+) -> list[tuple[str, bool]]:
+    """Lines of words: a group's name, and what its ranks hold; the name stands out."""
+    held = [figure.held(group, rank) for rank in range(figure.ranks(group))]
+    form = EACH if len(set(held)) == 1 else MOST
+    total = form[sheet.lang].format(scale.show(max(held)))
+    name = _place(figure.x, group, sheet.lang)
+    return [
+        (line, bold)
+        for words, bold in ((name, True), (total, False))
+        for line in wrap(words, width / (BOLD if bold else 1), SMALL)
+    ]
 
 
 def _group(
-    sheet: _Sheet, figure: Shards, group: int, at: tuple[float, float], column: float, per: float
+    sheet: _Sheet,
+    figure: Shards,
+    group: int,
+    scale: Scale,
+    at: tuple[float, float],
+    column: float,
+    per: float,
 ) -> None:
     """The stacks of one group, whose first stands with its left foot ``at`` a place."""
     left, foot = at
     ranks, wholes = figure.ranks(group), figure.wholes(group)
-    scale = scale_for([box.whole for box in figure.boxes], figure.y.unit)
     own = {(box.rank, box.kind): box for box in figure.boxes if box.group == group}
     wide = column - 4
     for rank in range(ranks):
@@ -375,15 +418,10 @@ def _group(
             sheet.frame(x, y, wide, whole * per, dashed)
             if box := own.get((rank, kind)):
                 _box(sheet, box, (x, y), wide, per, scale.number(box.end - box.start, 3))
-        name = RANK[sheet.lang].format(rank)
-        fits = text_width(name, SMALL) + 4 <= column
-        sheet.text(
-            x + wide / 2, foot + 10, name if fits else str(rank), ink="muted", anchor="middle"
-        )
-    held = [figure.held(group, rank) for rank in range(ranks)]
-    form = EACH if len(set(held)) == 1 else MOST
-    sheet.text(left, foot + 28, _place(figure.x, group, sheet.lang), size=FONT - 1, bold=True)
-    sheet.text(left, foot + 44, form[sheet.lang].format(scale.show(max(held))))
+        words = RANK[sheet.lang].format(rank)
+        if text_width(words, SMALL) + 4 > column:
+            words = str(rank)
+        sheet.text(x + wide / 2, foot + 10, words, ink="muted", anchor="middle")
 
 
 def _box(

@@ -199,7 +199,7 @@ def test_powers_are_written_as_powers() -> None:
 
 @pytest.mark.browser
 def test_no_text_collides_or_leaves_the_figure(chromium: Browser) -> None:
-    """In a browser with 汉字 fonts, no two texts of any figure overlap, and all are inside."""
+    """In a browser with 汉字 fonts, no two texts of any figure overlap, and all are inside, on both screens."""
     script = """svg => { const outer = svg.getBoundingClientRect();
         const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
         const faults = [];
@@ -216,9 +216,10 @@ def test_no_text_collides_or_leaves_the_figure(chromium: Browser) -> None:
     faults = {}
     page = chromium.new_page()
     for demo, figure in recorded():
-        for lang in ("zh", "en"):
-            page.set_content(figures.draw(figure, lang, prefix="p", standalone=True))
+        for lang, narrow in itertools.product(("zh", "en"), (False, True)):
+            svg = figures.draw(figure, lang, prefix="p", standalone=True, narrow=narrow)
+            page.set_content(svg)
             if found := page.eval_on_selector("svg.pd-fig", script):
-                faults[f"{demo}/{figure.name}/{lang}"] = found
+                faults[f"{demo}/{figure.name}/{lang}/{narrow}"] = found
     page.close()
     assert faults == {}

@@ -141,7 +141,7 @@ def test_a_mechanism_is_drawn_for_both_screens(edition: Edition) -> None:
     for lang in ("zh", "en"):
         start = page.index(f'id="fig-float_sums-error-{lang}"')
         drawn = page[start : page.index("</figure>", start)]
-        assert re.findall(r'<svg[^>]* width="(\d+)"', drawn) == ["720", "360"]
+        assert re.findall(r'<svg[^>]* width="(\d+)"', drawn) == ["720", "300"]
         assert drawn.count('<div class="pd-drawings">') == 1
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
