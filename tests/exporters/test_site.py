@@ -266,13 +266,15 @@ def test_the_evidence_names_device_versions_date_and_command(
     assert panel.all("code")[0].text() == "proofdeck demo run float_sums"
 
 
-def test_figures_come_in_both_languages_with_their_data(edition: Edition, card: Element) -> None:
-    """An SVG a language, and a table with a row a point."""
-    figure = card.all("figure", class_="pd-figure")[0]
-    assert [svg["lang"] for svg in figure.all("svg")] == ["zh-Hans", "en"]
-    data = edition.library.evidence.records["float_sums", "cpu"].result.figures[0]
-    points = {x for series in data.series for x in series.x}
-    assert len(figure.all("tbody")[0].all("tr")) == len(points)
+def test_evidence_shows_the_figures_that_the_text_does_not_place(edition: Edition) -> None:
+    """All of a run on a card of format 1; on one of format 2, whose text places what teaches, no others."""
+    card = edition.library.cards["kahan-sum"]
+    drawn = edition.library.evidence.records["float_sums", "cpu"].result.figures
+    assert drawn
+    for shown, converted in ((drawn, False), ((), True)):
+        old = card if converted else replace(card, question=None)
+        [panel] = edition.panels(old)
+        assert panel.figures == shown
 
 
 def test_a_figure_in_the_text_stands_once(trees: dict[str, Element]) -> None:
