@@ -172,6 +172,7 @@ def found(glossary: Glossary, text: str, lang: Lang = "en") -> list[str]:
         (["token"], "用token训练，3个tokens、tokenizer", ["token", "tokens"]),
         (["token 化", "token"], "token 化与token化", ["token 化", "token"]),
         (["C++"], "C++ and C++x", ["C++", "C++"]),
+        (["A", "A-Aa"], "A-AA A-Aa", ["A", "A-Aa"]),
         (["straße"], "STRASSE Straße", ["Straße"]),
         (["ki"], "\u212ai \u0130 KI ki", ["\u212ai", "KI", "ki"]),
         ([], "nothing", []),

@@ -84,50 +84,63 @@ class Glossary:
 
     def mentions(self, text: str, lang: Lang) -> Iterator[Mention]:
         """Each place of a term in a text in one language, from left to right."""
-        pattern, forms = self._found_by[lang]
-        if pattern is None:
-            return
-        small, start = folded(text), 0
-        while found := pattern.search(small, start):
-            at = found.lastgroup or ""
-            written, begin, end = found[at], found.start(at), found.end()
-            form, term, said = forms[" ".join(written.split())]
-            if _keeps_case(form) and text[begin : found.end(at)] != form:
-                start = begin + 1
-                continue
-            yield Mention(begin, end, term, said)
-            start = end
+        finders, texts = self._found_by[lang], (folded(text), text)
+        ahead = [
+            pattern and pattern.search(each)
+            for (pattern, _), each in zip(finders, texts, strict=True)
+        ]
+        while found := [
+            (each.start(), -_length(each), at) for at, each in enumerate(ahead) if each
+        ]:
+            *_, nearest = min(found)
+            chosen = ahead[nearest]
+            assert chosen is not None  # it was found
+            written = " ".join(chosen[chosen.lastgroup or ""].split())
+            form = finders[nearest][1][written]
+            yield Mention(chosen.start(), chosen.end(), form.term, form.said)
+            for at, (pattern, _) in enumerate(finders):
+                before = ahead[at]
+                if pattern and before and before.start() < chosen.end():
+                    ahead[at] = pattern.search(texts[at], chosen.end())
 
     @cached_property
-    def _found_by(self) -> Mapping[Lang, tuple[re.Pattern[str] | None, Mapping[str, _Form]]]:
-        return {lang: self._compiled(lang) for lang in LANGS}
+    def _found_by(self) -> Mapping[Lang, tuple[_Finder, _Finder]]:
+        """For each language what finds the forms in which case does not count, and those in which it does."""
+        return {lang: self._finders(lang) for lang in LANGS}
 
-    def _compiled(self, lang: Lang) -> tuple[re.Pattern[str] | None, Mapping[str, _Form]]:
-        forms: dict[str, _Form] = {}
+    def _finders(self, lang: Lang) -> tuple[_Finder, _Finder]:
+        small: dict[str, _Form] = {}
+        kept: dict[str, _Form] = {}
         for term in self.terms.values():
-            for form in term.said(lang):
-                forms.setdefault(folded(form), _Form(form, term, True))
-            for form in term.never.get(lang, ()):
-                forms.setdefault(folded(form), _Form(form, term, False))
-        if not forms:
-            return None, forms
-        longest = sorted(forms, key=len, reverse=True)
-        latin = [form for form in longest if re.match(_LETTER, form)]
-        other = [form for form in longest if not re.match(_LETTER, form)]
-        parts = []
-        if latin:
-            parts.append(rf"(?<!{_LETTER})(?P<latin>{_any_of(latin)})")
-        if other:
-            parts.append(rf"(?P<other>{_any_of(other)})")
-        return re.compile(f"(?:{'|'.join(parts)}){_PLURAL}"), forms
+            said = [(form, True) for form in term.said(lang)]
+            for form, is_said in (*said, *((each, False) for each in term.never.get(lang, ()))):
+                forms, key = (kept, form) if _keeps_case(form) else (small, folded(form))
+                forms.setdefault(key, _Form(term, is_said))
+        return (_pattern(small), small), (_pattern(kept), kept)
 
 
 class _Form(NamedTuple):
-    """A form as it is written, the term that it stands for, and whether cards say it."""
+    """The term that a form stands for, and whether cards say it."""
 
-    written: str
     term: Term
     said: bool
+
+
+_Finder = tuple[re.Pattern[str] | None, Mapping[str, _Form]]
+
+
+def _length(found: re.Match[str]) -> int:
+    """Characters of the form that was found, without a plural's ending."""
+    return len(found[found.lastgroup or ""])
+
+
+def _pattern(forms: Mapping[str, _Form]) -> re.Pattern[str] | None:
+    longest = sorted(forms, key=len, reverse=True)
+    latin = [form for form in longest if re.match(_LETTER, form)]
+    other = [form for form in longest if not re.match(_LETTER, form)]
+    parts = [rf"(?<!{_LETTER})(?P<latin>{_any_of(latin)})"] if latin else []
+    parts += [rf"(?P<other>{_any_of(other)})"] if other else []
+    return re.compile(f"(?:{'|'.join(parts)}){_PLURAL}") if parts else None
 
 
 def _any_of(forms: list[str]) -> str:
@@ -139,10 +152,10 @@ def _ending(form: str) -> str:
     written = r"\s".join(map(re.escape, form.split()))
     if not re.match(_LETTER, form[-1]):
         return written
-    return rf"{written}(?=(?:e?s)?(?!{_LETTER}))"
+    return rf"{written}(?=(?:[eE]?[sS])?(?!{_LETTER}))"
 
 
-_PLURAL = rf"(?:(?<={_LETTER})e?s(?!{_LETTER}))?"
+_PLURAL = rf"(?:(?<={_LETTER})[eE]?[sS](?!{_LETTER}))?"
 
 
 def folded(text: str) -> str:
