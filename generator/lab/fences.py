@@ -92,8 +92,8 @@ class FenceRun(Run):
             last = self.result(lambda *_: None, lambda *_: None)
         except (RunFailed, OSError) as error:
             hint = getattr(error, "hint", "") or "Run its code by itself to see why."
-            said = str(getattr(error, "detail", "")).strip().rpartition("\n")[2]
-            message = f"{error}; it last said {quote(said)}" if said else str(error)
+            ending = str(getattr(error, "detail", "")).strip().rpartition("\n")[2]
+            message = f"{error}; it last said {quote(ending)}" if ending else str(error)
             return Problem(self._fence.place, "fence-failed", message, hint)
         if "fault" in last:
             return _stopped(self._fence, last)
