@@ -24,7 +24,7 @@ from generator.lab.runs import Limits, Run, RunFailed, together
 from generator.problems import Place, Problem, printable, quote
 from runnable_demos.lab import files, records
 
-SECONDS = 20.0
+SECONDS = 60.0
 """How long a fence may take, unless told otherwise."""
 MOST_BYTES = 2**20
 """How much it may write around ``sys.stdout``; what it prints, as JSON, is less."""
