@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -224,8 +225,11 @@ def test_zensical_builds_the_exported_pages(tmp_path: Path) -> None:
     for card in ("rounding", "float-bytes", "kahan-sum"):
         page = read((out / "site" / "cards" / card / "index.html").read_text(encoding="utf-8"))
         article = page.all("article", class_="pd-card")[0]
-        assert len(article.all("section", class_="pd-section")) == 8
-        assert len(article.all("details", class_="pd-followup")) == 6
+        text = (BASE / "cards" / "numerics" / f"{card}.md").read_text("utf-8")
+        headings = text.partition("# English")[0].count("\n## ")
+        assert len(article.all("section", class_="pd-section")) == headings + 2
+        followups = re.findall("^### .+<!-- #", text, re.MULTILINE)
+        assert len(article.all("details", class_="pd-followup")) == len(followups)
         assert article.all("math")
         assert not page.all("p", class_="pd-half")
     code = read((out / "site/cards/kahan-sum/index.html").read_text(encoding="utf-8")).all("pre")[0]

@@ -102,7 +102,7 @@ def test_each_kind_of_link_says_what_it_leads_to() -> None:
         ("fact:toy-gpu/memory)", "fact:toy-gpus/memory)", "no `facts.yml` has an entry", ""),
         ("[10,000](param", "[10,001](param", "the run was set to", "value"),
         ("[40 亿](calc", "[41 亿](calc", "the expression is worth", "result"),
-        ('"{devices} × {device', '"{devices} ×× {device', "", "expression"),
+        ('"{devices} × {calc', '"{devices} ×× {calc', "", "expression"),
     ],
 )  # fmt: skip
 def test_what_does_not_resolve_says_so_and_the_others_go_on(

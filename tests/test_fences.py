@@ -43,7 +43,7 @@ from runnable_demos.lab import records
 BASE = Path(__file__).parent / "library"
 CARD = (BASE / "cards/numerics/kahan-sum.md").read_text(encoding="utf-8")
 SHOWN = re.compile(r"```python run\n.*?```\n", re.DOTALL)
-FIRST = 46
+FIRST = CARD.splitlines().index("```python run") + 2
 """The row of the card in which its fence's first line stands."""
 
 
@@ -597,7 +597,7 @@ def test_verify_says_why_a_fence_was_stopped(base: Path) -> None:
     of_card(base, "while True: pass")
     done = proofdeck(base, "verify", "kahan-sum", "--fence-limit", "1.5", "--record")
     assert done.returncode == 1
-    assert "  failed  kahan-sum:46" in done.stdout
+    assert f"  failed  kahan-sum:{FIRST}" in done.stdout
     assert "fence-failed this fence did not end within 1.5 s" in done.stdout
     unknown = proofdeck(base, "verify", "kahan-sums")
     assert unknown.returncode == 2

@@ -141,7 +141,10 @@ def test_no_text_steers_the_terminal(base: Path, options: list[str]) -> None:
     assert not STEERING.search(done.output)
     if options:
         assert "\\u001b[31m" in done.output
-        assert any("\x1b[31m\nb\u202ec\x9b" in e["place"]["path"] for e in json.loads(done.output))
+        assert any(
+            "\x1b[31m\nb\u202ec\x9b" in e["place"]["path"]
+            for e in json.loads(done.output)["problems"]
+        )
     else:
         assert re.search(r"a\\x1b\[31m\\nb\\u202ec\\x9b\.md:\d+:\d+: ", done.output)
 
