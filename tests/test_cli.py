@@ -802,7 +802,7 @@ DEFAULTS = {
     "--cards": "cards",
     "--demos": "(runnable_demos beside the cards, else proofdeck's own)",
     "--evidence": "(DEMOS/evidence)",
-    "--fence-limit": "20.0",
+    "--fence-limit": "60.0",
     "--lang": "(the terminal's)",
     "--out": "dist",
     "--time-limit": "600.0",
