@@ -7,6 +7,7 @@ first letter: OOM, ZeRO.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -75,12 +76,11 @@ class Glossary:
     naming: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict, repr=False)
 
-    @property
-    def forms(self) -> tuple[tuple[object, ...], ...]:
-        """All that decides which terms are found where: not what they mean."""
-        return tuple(
-            (term.id, term.name, term.variants, term.never) for term in self.terms.values()
-        )
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all that decides which terms are found where: not of what they mean."""
+        forms = [(term.id, term.name, term.variants, term.never) for term in self.terms.values()]
+        return hashlib.sha256(repr(forms).encode("utf-8", "backslashreplace")).hexdigest()
 
     def mentions(self, text: str, lang: Lang) -> Iterator[Mention]:
         """Each place of a term in a text in one language, from left to right."""

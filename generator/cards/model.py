@@ -74,6 +74,12 @@ Difficulty = Literal["easy", "medium", "hard"]
 Device = str
 """``cpu``, or a GPU's short name: ``h200``."""
 
+
+def at_device(device: Device) -> str:
+    """How a link asks for that device's record: ``@h200``; nothing for the CPU, whose record is meant unsaid."""
+    return "" if device == "cpu" else f"@{device}"
+
+
 Places = Sequence[tuple[int, Place]]
 """Where content stands: each entry an offset in it and the place there; the text between two
 entries stands in one row of the file."""

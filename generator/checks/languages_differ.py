@@ -17,6 +17,7 @@ from generator.cards.model import (
     Link,
     Param,
     Section,
+    at_device,
     place_of,
 )
 from generator.cards.prose import blocks
@@ -96,8 +97,7 @@ def _named(link: Link) -> tuple[Hashable, str]:
     match link:
         case Claim():
             scheme = "wrong" if link.refuted else "claim"
-            device = "" if link.device == "cpu" else f"@{link.device}"
-            name = f"the claim `{scheme}:{link.demo}/{link.metric}{device}`"
+            name = f"the claim `{scheme}:{link.demo}/{link.metric}{at_device(link.device)}`"
         case Param():
             name = f"the setting `param:{link.demo}/{link.name}`"
         case Fact():
@@ -123,8 +123,7 @@ def _assumed(link: Given) -> tuple[Hashable, str]:
 
 def _figures(section: Section) -> Iterator[Thing]:
     for link in section.figures:
-        device = "" if link.device == "cpu" else f"@{link.device}"
-        name = f"the figure `figure:{link.demo}/{link.figure}{device}`"
+        name = f"the figure `figure:{link.demo}/{link.figure}{at_device(link.device)}`"
         yield Thing((link.demo, link.figure, link.device), name, link.place)
 
 

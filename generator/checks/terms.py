@@ -32,7 +32,7 @@ def check(base: Base) -> Iterator[Problem]:
     if not glossary.terms:
         return
     for found in base.of_cards(
-        "terms", lambda cards: [*_on_cards(cards, glossary)], glossary.forms
+        "terms", lambda cards: [*_on_cards(cards, glossary)], glossary.digest
     ):
         yield from found
     for term in glossary.terms.values():

@@ -41,6 +41,7 @@ from generator.evidence import calc, values
 from generator.evidence.derived import Derived, Finding, Input
 from generator.evidence.evidence import Key
 from generator.evidence.facts import PublicFact
+from generator.evidence.numerals import Proof
 from generator.evidence.quantities import QuantityError, read
 from generator.evidence.settings import Setting
 from generator.evidence.verdicts import State, Verdict
@@ -229,11 +230,10 @@ class Edition:
     def _mentioned(self) -> Mapping[str, tuple[Term, ...]]:
         """The terms that stand in each card, whatever they mean: looked for again where a form has changed."""
         glossary, cards = self.library.glossary, self.library.cards
-        forms = hashlib.sha256(repr(glossary.forms).encode("utf-8", "backslashreplace")).hexdigest()
         texts = list(cards.values())
         found = self.cache.each(
             "terms",
-            [(card.digest, forms) for card in texts],
+            [(card.digest, glossary.digest) for card in texts],
             lambda at: _terms_in(texts[at], glossary),
         )
         terms = glossary.terms
@@ -451,15 +451,11 @@ class Edition:
 
     def _mark(self, link: Link) -> str | None:
         """What a number is shown as; ``None`` where ``link`` is no number of ours, or cannot stand."""
-        match link:
-            case Claim():
-                verdict = self.verdict(link)
-                return verdict.state if verdict else None
-            case Calc():
-                derived = self.derived(link)
-                return derived.state if derived else None
-            case Param():
-                return "setting" if self.setting(link) else None
+        match self.library.proof(link) if isinstance(link, Proof) else None:
+            case Verdict(state=state) | Derived(state=state):
+                return state
+            case Setting():
+                return "setting"
             case _:
                 return None
 

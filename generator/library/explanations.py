@@ -18,6 +18,7 @@ from generator.cards.model import (
     Link,
     Param,
     WebLink,
+    at_device,
 )
 from generator.evidence import calc, derived, settings, values
 from generator.evidence.derived import Derived, Ground
@@ -76,7 +77,7 @@ def _link(lang: Lang, link: Link, card: Card, library: Library) -> Explanation:
 
 
 def _figure(lang: Lang, link: FigureLink, library: Library) -> Explanation:
-    target = f"figure:{link.demo}/{link.figure}{_on(link.device)}"
+    target = f"figure:{link.demo}/{link.figure}{at_device(link.device)}"
     found = library.drawn[link]
     if isinstance(found, Problem):
         wrong = found.message, found.hint
@@ -91,7 +92,7 @@ def _target(link: Link) -> str:
     match link:
         case Claim():
             scheme = "wrong" if link.refuted else "claim"
-            target = f"{scheme}:{link.demo}/{link.metric}{_on(link.device)}"
+            target = f"{scheme}:{link.demo}/{link.metric}{at_device(link.device)}"
         case Param():
             target = f"param:{link.demo}/{link.name}"
         case Fact():
@@ -107,10 +108,6 @@ def _target(link: Link) -> str:
         case WebLink():
             target = link.url
     return target
-
-
-def _on(device: str) -> str:
-    return "" if device == "cpu" else f"@{device}"
 
 
 def _found(link: Link, library: Library) -> str | Problem:

@@ -5,6 +5,21 @@ from __future__ import annotations
 from runnable_demos.lab.mechanisms import Box, Lanes, Mechanism, Shards, Span, Tile, Tiles
 from runnable_demos.lab.metrics import Axis, Category, Kind, Series, Text
 
+CROWDED = """svg => { const outer = svg.getBoundingClientRect();
+    const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+    const faults = [];
+    boxes.forEach(([a, p], i) => {
+        if (p.left < outer.left - 1 || p.right > outer.right + 1 || p.bottom > outer.bottom + 1
+            || p.top < outer.top - 1) faults.push(a + ' is outside');
+        boxes.slice(i + 1).forEach(([b, q]) => {
+            const across = Math.min(p.right, q.right) - Math.max(p.left, q.left);
+            const down = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
+            if (across > 1 && down > 4) faults.push(a + ' collides with ' + b);
+        });
+    });
+    return faults; }"""
+"""What a browser finds of the words of a drawing that collide, or leave it."""
+
 
 def text(zh: str, en: str) -> Text:
     """The same words in both languages."""

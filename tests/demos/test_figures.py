@@ -14,6 +14,7 @@ from runnable_demos.lab import figures, records
 from runnable_demos.lab.lettering import wrap
 from runnable_demos.lab.metrics import Axis, Category, Figure, Series
 from runnable_demos.lab.scales import scale_for
+from tests.demos.sketched import CROWDED
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -200,26 +201,13 @@ def test_powers_are_written_as_powers() -> None:
 @pytest.mark.browser
 def test_no_text_collides_or_leaves_the_figure(chromium: Browser) -> None:
     """In a browser with 汉字 fonts, no two texts of any figure overlap, and all are inside, on both screens."""
-    script = """svg => { const outer = svg.getBoundingClientRect();
-        const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
-        const faults = [];
-        boxes.forEach(([a, p], i) => {
-            if (p.left < outer.left - 1 || p.right > outer.right + 1 || p.bottom > outer.bottom + 1
-                || p.top < outer.top - 1) faults.push(a + ' is outside');
-            boxes.slice(i + 1).forEach(([b, q]) => {
-                const across = Math.min(p.right, q.right) - Math.max(p.left, q.left);
-                const down = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
-                if (across > 1 && down > 4) faults.push(a + ' collides with ' + b);
-            });
-        });
-        return faults; }"""
     faults = {}
     page = chromium.new_page()
     for demo, figure in recorded():
         for lang, narrow in itertools.product(("zh", "en"), (False, True)):
             svg = figures.draw(figure, lang, prefix="p", standalone=True, narrow=narrow)
             page.set_content(svg)
-            if found := page.eval_on_selector("svg.pd-fig", script):
+            if found := page.eval_on_selector("svg.pd-fig", CROWDED):
                 faults[f"{demo}/{figure.name}/{lang}/{narrow}"] = found
     page.close()
     assert faults == {}

@@ -25,7 +25,7 @@ from runnable_demos.lab.mechanisms import (
     Tiles,
 )
 from runnable_demos.lab.metrics import Axis, Category, Figure, Record, Result, Series
-from tests.demos.sketched import SCHEDULE, SKETCHES, STAGES, TILES, text
+from tests.demos.sketched import CROWDED, SCHEDULE, SKETCHES, STAGES, TILES, text
 from tests.demos.test_figures import BARS, CURVE, TIMELINE
 
 if TYPE_CHECKING:
@@ -404,19 +404,6 @@ def test_words_cannot_leave_their_place() -> None:
 
 # --- in a browser --------------------------------------------------------------------------------
 
-CROWDED = """svg => { const outer = svg.getBoundingClientRect();
-    const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
-    const faults = [];
-    boxes.forEach(([a, p], i) => {
-        if (p.left < outer.left - 1 || p.right > outer.right + 1 || p.bottom > outer.bottom + 1
-            || p.top < outer.top - 1) faults.push(a + ' is outside');
-        boxes.slice(i + 1).forEach(([b, q]) => {
-            const across = Math.min(p.right, q.right) - Math.max(p.left, q.left);
-            const down = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
-            if (across > 1 && down > 4) faults.push(a + ' collides with ' + b);
-        });
-    });
-    return faults; }"""
 SIZES = """svg => [...svg.querySelectorAll('text')].map(
     t => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a)"""
 SMALLEST = 10.5
