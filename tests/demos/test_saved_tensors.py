@@ -148,7 +148,7 @@ ENDS = {
 
 @pytest.mark.parametrize("name", ENDS)
 def test_a_storage_dies_with_the_last_backward_that_uses_it(name: str) -> None:
-    """x and its neighbours live as long as the derivative rules say, with the bytes of their shapes."""
+    """The input and its neighbours live as long as the derivative rules say, with the bytes of their shapes."""
     activation = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}[name]
     lives = {life.storage: life for life in lifetimes(activation, CONFIG)}
     assert {storage: life.gone for storage, life in lives.items()} == ENDS[name]
