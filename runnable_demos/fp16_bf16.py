@@ -404,7 +404,7 @@ def eight_bits(found: Mechanisms, device: str) -> None:
 
 
 def spans(found: Mechanisms, device: str) -> Iterator[Span]:
-    """The fields of each format, labelled with the bits that the example has in them."""
+    """The fields of each format, the two wide ones labelled with the bits of the example."""
     for row, (name, dtype) in enumerate(LAYOUTS.items()):
         fields = layout(dtype, device)
         found[f"{name}_exponent_bits"] = fields.count("exponent")
@@ -413,5 +413,5 @@ def spans(found: Mechanisms, device: str) -> Iterator[Span]:
         start = 0
         for kind, run_ in itertools.groupby(fields):
             end = start + len(list(run_))
-            yield Span(row, kind, start, end, bits[start:end])
+            yield Span(row, kind, start, end, "" if kind == "sign" else bits[start:end])
             start = end

@@ -150,6 +150,6 @@ def test_the_figure_shows_the_bits_of_a_tenth(result: Result, values: dict[str, 
         spans = [span for span in figure.spans if span.row == row]
         assert [s.kind for s in spans] == ["sign", "exponent", "fraction"]
         assert tuple(s.end - s.start for s in spans) == widths
-        assert "".join(s.label for s in spans) == bits[name]
+        assert "0" + "".join(s.label for s in spans) == bits[name]
         assert (values[f"{name}_exponent_bits"], values[f"{name}_fraction_bits"]) == widths[1:]
     assert bits["bf16"][:9] == bits["fp32"][:9]
