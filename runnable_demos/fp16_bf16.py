@@ -171,8 +171,8 @@ bf16_positions = ["", "bf16：{positions} 个位置里不同的值", "bf16: diff
 
 [figure.layouts]
 title = [
-  "同一个数 0.1 在五种格式里的位：从左数，符号、指数、尾数各占几位",
-  "The number 0.1 in five formats, bit by bit from the left: how many are sign, exponent and fraction",
+  "五种格式怎样分配各自的位：指数管范围，尾数管精度",
+  "How five formats spend their bits: the exponent gives range, the fraction precision",
 ]
 x = {label = ["从左数第几位", "bits from the left"]}
 y = {label = ["格式", "format"]}
@@ -228,7 +228,6 @@ LAYOUTS = {
 }
 PATTERNS = {1: torch.int8, 2: torch.int16, 4: torch.int32}
 """The integers that hold a bit pattern of so many bytes."""
-EXAMPLE = 0.1
 
 
 def all_values(dtype: torch.dtype, device: str) -> Tensor:
@@ -404,14 +403,13 @@ def eight_bits(found: Mechanisms, device: str) -> None:
 
 
 def spans(found: Mechanisms, device: str) -> Iterator[Span]:
-    """The fields of each format, the two wide ones labelled with the bits of the example."""
+    """The fields of each format, from the left, with how many bits they have."""
     for row, (name, dtype) in enumerate(LAYOUTS.items()):
         fields = layout(dtype, device)
         found[f"{name}_exponent_bits"] = fields.count("exponent")
         found[f"{name}_fraction_bits"] = fields.count("fraction")
-        bits = f"{pattern(EXAMPLE, dtype, device):0{len(fields)}b}"
         start = 0
         for kind, run_ in itertools.groupby(fields):
             end = start + len(list(run_))
-            yield Span(row, kind, start, end, "" if kind == "sign" else bits[start:end])
+            yield Span(row, kind, start, end, str(end - start))
             start = end

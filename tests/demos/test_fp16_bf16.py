@@ -131,25 +131,25 @@ def test_positions_told_apart(values: dict[str, float], name: str) -> None:
     assert values[f"{name}_positions"] == 2 ** (p + 1) + doublings * 2**p + 1
 
 
-def test_the_figure_shows_the_bits_of_a_tenth(result: Result, values: dict[str, float]) -> None:
-    """Fields of the known widths, and the bits that struct and the nearest of all values have."""
+def test_the_figure_shows_the_fields(result: Result, values: dict[str, float]) -> None:
+    """Fields of the known widths, side by side from the left."""
     figure = next(figure for figure in result.figures if figure.name == "layouts")
     assert isinstance(figure, Lanes)
-    single = f"{struct.unpack('>I', struct.pack('>f', 0.1))[0]:032b}"
-    half = f"{struct.unpack('>H', struct.pack('>e', 0.1))[0]:016b}"
-    bits = {"fp32": single, "fp16": half}
-    for name in ("bf16", "e4m3", "e5m2"):
-        dtype = fp16_bf16.LAYOUTS[name]
-        values_, width = all_values(dtype, "cpu").tolist(), 8 * dtype.itemsize
-        nearest = min(
-            range(len(values_)),
-            key=lambda i: abs(values_[i] - 0.1) if values_[i] == values_[i] else 9,
-        )
-        bits[name] = f"{(nearest - len(values_) // 2) % 2**width:0{width}b}"
+    assert [category.name for category in figure.y.categories] == list(FIELDS)
     for row, (name, widths) in enumerate(FIELDS.items()):
         spans = [span for span in figure.spans if span.row == row]
         assert [s.kind for s in spans] == ["sign", "exponent", "fraction"]
-        assert tuple(s.end - s.start for s in spans) == widths
-        assert "0" + "".join(s.label for s in spans) == bits[name]
+        assert [(s.start, s.end) for s in spans] == [
+            (sum(widths[:i]), sum(widths[: i + 1])) for i in range(3)
+        ]
+        assert [s.label for s in spans] == [str(width) for width in widths]
         assert (values[f"{name}_exponent_bits"], values[f"{name}_fraction_bits"]) == widths[1:]
-    assert bits["bf16"][:9] == bits["fp32"][:9]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_are_where_a_tenth_has_them(name: str) -> None:
+    """0.1 is 1.6 · 2^-4: its exponent field is the bias less 4, and its fraction rounds 0.6."""
+    _, exponent, fraction = FIELDS[name]
+    bits = fp16_bf16.pattern(0.1, fp16_bf16.LAYOUTS[name], "cpu")
+    assert bits >> fraction == 2 ** (exponent - 1) - 1 - 4
+    assert bits % 2**fraction == round(0.6 * 2**fraction)
