@@ -186,7 +186,10 @@ def test_the_picture_of_a_step_is_that_of_its_matrix_products(result: Result) ->
     assert isinstance(lanes, Lanes)
     forward, whole, needed = 1.0, 2.5, 2.0  # in forwards: 2, 5 and 4 of 2 products
     n, at_once, one_by_one = SHOWN, 0, SHOWN + 2
-    expected = {(at_once, "forward", 0.0, n * forward), (at_once, "backward", n * forward, n * whole)}
+    expected = {
+        (at_once, "forward", 0.0, n * forward),
+        (at_once, "backward", n * forward, n * whole),
+    }
     for i in range(n):
         begin = i * whole
         expected |= {
