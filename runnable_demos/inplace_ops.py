@@ -13,6 +13,7 @@ The model
 The measurement
     Each case runs in place and out of place on the same numbers; outcomes are compared bit by bit.
     Saved bytes and the forward's live peak are read for the same layers in both forms.
+    Four programs are watched operation by operation: each storage's version, and what was saved when.
 
 The result
     What is saved is rarely less; what in-place removes is a transient.
@@ -20,6 +21,7 @@ The result
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,8 +33,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, saved_tensors
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "原地操作", "en": "In-place operations"}
@@ -123,6 +126,27 @@ silu = ["SiLU", "SiLU"]
 silu_inplace = ["SiLU，原地", "SiLU, in place"]
 dropout = ["dropout", "dropout"]
 dropout_inplace = ["dropout，原地", "dropout, in place"]
+
+[figure.versions]
+title = ["版本计数器：存的是哪一版，反向时是哪一版", "Version counters: what was saved, and what the backward finds"]
+x = {label = ["第几个操作", "operation"]}
+y = {label = ["存储", "storage"]}
+[figure.versions.series]
+operation = ["bar", "前向的操作", "operation of the forward"]
+free = ["bar", "没有人保存的版本", "version that nobody saved"]
+saved = ["bar", "已保存，没有再改", "saved, and not changed since"]
+overwritten = ["bar", "保存之后被改写，版本号变了", "overwritten since, with a new version"]
+unseen = ["bar", "保存之后被改写，版本号没变", "overwritten since, with the old version"]
+backward = ["bar", "反向：正确、报错或算错", "backward: right, an error, or wrong"]
+[figure.versions.places]
+relu = ["① ReLU_", "① ReLU_"]
+mask = ["② 掩码", "② mask"]
+residual = ["③ 残差", "③ residual"]
+data = ["④ .data", "④ .data"]
+x = ["x", "x"]
+h = ["h", "h"]
+p = ["p", "p"]
+y = ["y", "y"]
 """
 
 
@@ -309,6 +333,132 @@ def leaf_raises(x: Tensor) -> bool:
     return False
 
 
+# --- version counters ----------------------------------------------------------------------------
+
+Do = Callable[[list[Tensor]], Tensor]
+"""An operation on all tensors so far; it returns a new one, or one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Operations with their labels, the names of the storages in the order in which they arise."""
+
+    name: str
+    storages: tuple[str, ...]
+    steps: tuple[tuple[str, Do], ...]
+    reference: Layer
+
+    def run(self, x: Tensor, after: Callable[[list[Tensor]], object] = len) -> Tensor:
+        """All operations on ``x``; ``after`` each it sees the tensors that there are by then."""
+        held, out = [x], x
+        for _, do in self.steps:
+            out = do(held)
+            if all(out is not tensor for tensor in held):
+                held.append(out)
+            after(held)
+        return out
+
+
+def scale_data_of_last(held: list[Tensor]) -> Tensor:
+    """Twice the last tensor, written where autograd does not see it."""
+    held[-1].data.mul_(2)
+    return held[-1]
+
+
+def programs(W: Tensor) -> tuple[Program, ...]:
+    """One that is safe, two that raise, one that is silently wrong; ``W`` is square."""
+    last: Do = lambda held: F.linear(held[-1], W)  # noqa: E731 - said three times below
+    linear: Layer = partial(F.linear, weight=W)
+    return (
+        Program(
+            "relu",
+            ("x", "h"),
+            (("Linear", last), ("ReLU_", lambda held: held[-1].relu_()), ("Linear", last)),
+            chain(linear, torch.relu, linear),
+        ),
+        Program(
+            "mask",
+            ("x", "p"),
+            (
+                ("softmax", lambda held: F.softmax(held[-1], -1)),
+                ("fill_", lambda held: held[-1].masked_fill_(held[-1] > 0.1, 0)),
+            ),
+            chain(lambda s: F.softmax(s, -1), lambda p: p.masked_fill(p > 0.1, 0)),
+        ),
+        Program(
+            "residual",
+            ("x", "f"),
+            (("Linear", last), ("x += f", lambda held: held[0].add_(held[1]))),
+            lambda x: x + F.linear(x, W),
+        ),
+        Program(
+            "data",
+            ("x", "y"),
+            (("sigmoid", lambda held: torch.sigmoid(held[-1])), (".data", scale_data_of_last)),
+            chain(torch.sigmoid, lambda y: y * 2),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What one storage is after one operation: its version, and what became of what was saved."""
+
+    version: int
+    kind: Literal["free", "saved", "overwritten", "unseen"]
+
+
+def states(program: Program, x: Tensor) -> list[list[State]]:
+    """After each operation, the state of each storage that there is by then."""
+    packed: dict[int, tuple[int, Tensor]] = {}
+    found: list[list[State]] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        key = tensor.untyped_storage().data_ptr()
+        packed.setdefault(key, (tensor._version, tensor.detach().clone()))
+        return tensor.detach()
+
+    def state(tensor: Tensor) -> State:
+        version = tensor._version
+        saved = packed.get(tensor.untyped_storage().data_ptr())
+        if saved is None:
+            return State(version, "free")
+        if saved[0] != version:
+            return State(version, "overwritten")
+        return State(version, "saved" if torch.equal(saved[1], tensor) else "unseen")
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        program.run(x * 1.0, lambda held: found.append([state(tensor) for tensor in held]))
+    return found
+
+
+def draw_versions(W: Tensor, x: Tensor, found: Mechanisms) -> None:
+    """Each program: its operations and its backward, and the storages that were saved or written."""
+    signs: dict[Outcome, str] = {"equal": "✓", "raises": "error", "wrong": "wrong"}
+    parts: list[Span] = []
+    rows: list[str] = []
+    for program in programs(W):
+        case = Case(program.name, "equal", program.run, program.reference)
+        done, top = len(program.steps), len(rows)
+        for at, (label, _) in enumerate(program.steps):
+            parts.append(Span(top, "operation", at, at + 1, label))
+        parts.append(Span(top, "backward", done, done + 1, signs[observe(case, x)]))
+        rows.append(program.name)
+        history = states(program, x)
+        for number, name in enumerate(program.storages):
+            born = next(at for at, now in enumerate(history) if number < len(now))
+            lives = [now[number] for now in history[born:]]
+            if all(state.kind == "free" for state in lives):
+                continue
+            start = born
+            for state, run in itertools.groupby([*lives, lives[-1]]):  # the backward finds the last
+                end = start + len(list(run))
+                parts.append(Span(len(rows), state.kind, start, end, f"v{state.version}"))
+                start = end
+            rows.append(name)
+    found.lanes("versions", parts, rows)
+
+
 # --- bytes ---------------------------------------------------------------------------------------
 
 
@@ -344,7 +494,7 @@ def forward_peak(activation: Layer, x: Tensor, up: Tensor, down: Tensor) -> int:
 
 def run(config: Config, progress: Progress) -> Result:
     """Outcomes, then saved bytes, then the forward's peak."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     h = config.width
     generator = torch.Generator().manual_seed(config.seed)
 
@@ -358,6 +508,7 @@ def run(config: Config, progress: Progress) -> Result:
     for case in cases(W):
         found[case.name] = observe(case, x) == case.outcome
     found["leaf_raises"] = leaf_raises(x)
+    draw_versions(W, x, found)
 
     progress(0.5, "bytes")
     saved: dict[str, float] = {}
