@@ -206,17 +206,17 @@ amp_theory = ["theory", "autocast bf16，理论", "autocast bf16, theory"]
 
 [figure.copies]
 title = [
-  "三个 block 走一步：权重的 16 位副本何时在",
-  "A step of three blocks: when the 16-bit copies of weights are there",
+  "三层走一步：权重的 16 位副本何时在",
+  "A step of three layers: when the 16-bit copies of weights are there",
 ]
 x = {label = ["第几个动作", "action"]}
-y = {label = ["block", "block"]}
+y = {label = ["层", "layer"]}
 [figure.copies.series]
-copy = ["bar", "该 block 权重的 16 位副本", "16-bit copies of a block's weights"]
-gradient = ["bar", "已有 fp32 梯度的 block", "blocks that have their fp32 gradients"]
-forward = ["bar", "前向（各 block）", "forward (blocks)"]
+copy = ["bar", "该层权重的 16 位副本", "16-bit copies of a layer's weights"]
+gradient = ["bar", "已有 fp32 梯度的层", "layers that have their fp32 gradients"]
+forward = ["bar", "前向（各层）", "forward (layers)"]
 leave = ["bar", "退出 autocast", "autocast is left"]
-backward = ["bar", "反向（各 block）", "backward (blocks)"]
+backward = ["bar", "反向（各层）", "backward (layers)"]
 [figure.copies.places]
 outside = ["反向在外", "backward outside"]
 inside = ["反向在内", "backward inside"]

@@ -482,7 +482,7 @@ def measure_one_weight(config: Config, found: Findings) -> None:
     draw_remainders(follow_updates(u, min(steps, SHOWN), config.device), found)
 
 
-SHOWN = 12
+SHOWN = 8
 GAP = Fraction(1, 2**7)
 QUARTERS = {Fraction(1, 4): "¼", Fraction(1, 2): "½", Fraction(3, 4): "¾"}
 
