@@ -22,9 +22,10 @@ The model
     places: the loop and foreach round β₂ v first and the sum again, fused rounds once.
 
 The measurement
-    A thousand equal updates of one weight by each remedy; one step of Adam on every bf16 number of
-    ten binades; the second moment of torch.optim.AdamW itself, all three ways, while gradients are 1 and
-    after they have become 1/8. Plain additions, the same on every machine.
+    A thousand equal updates of one weight by each remedy, the first eight of them one by one; one
+    step of Adam on every bf16 number of ten binades, and on weights as they are when training
+    begins; the second moment of torch.optim.AdamW itself, all three ways, while gradients are 1
+    and after they have become 1/8. Plain additions, the same on every machine.
 """
 
 from __future__ import annotations
