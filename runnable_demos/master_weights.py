@@ -399,7 +399,8 @@ QUANTILES = 4096
 def initial_weights(device: str) -> Tensor:
     """Quantiles of a normal distribution, as weights are when training begins, in bf16."""
     shares = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
-    return (DEVIATION * torch.special.ndtri(shares)).to(device, BF16)
+    weights: Tensor = DEVIATION * torch.special.ndtri(shares)
+    return weights.to(device, BF16)
 
 
 WAYS: dict[str, dict[str, bool]] = {
@@ -456,7 +457,7 @@ def run(config: Config, progress: Progress) -> Result:
     return found.result()
 
 
-def measure_one_weight(config: Config, found: Findings) -> None:
+def measure_one_weight(config: Config, found: Mechanisms) -> None:
     """Equal updates of a weight of 1, by remedy, and the smallest update that is kept."""
     u, steps = 2.0**-config.exponent, config.steps
     one = torch.ones((), device=config.device)
@@ -478,7 +479,6 @@ def measure_one_weight(config: Config, found: Findings) -> None:
         Line("kahan", ticks, [float(with_kahan(one, u, n)) for n in ticks]),
         Line("theory", ticks, [1 + n * u for n in ticks]),
     )
-
 
     draw_remainders(follow_updates(u, min(steps, SHOWN), config.device), found)
 

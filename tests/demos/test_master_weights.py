@@ -223,3 +223,16 @@ def test_the_figure_by_exact_arithmetic() -> None:
         seen = round_bf16(1 + truth) - 1
         at = [lane[step - 1] for lane in lanes]
         assert at == [0, truth, seen, truth - seen, seen, truth - seen]
+
+
+@pytest.mark.parametrize("way", master_weights.WAYS.values())
+def test_bf16_weights_do_not_decay(way: dict[str, bool]) -> None:
+    """AdamW's own decay of 10⁻⁴ a step rounds back to each bf16 weight, and shrinks each fp32 one."""
+    for dtype, moves in ((BF16, False), (torch.float32, True)):
+        start = torch.linspace(0.001, 1, 1000).to(dtype)
+        weight = torch.nn.Parameter(start.clone())
+        optimizer = torch.optim.AdamW([weight], lr=1e-3, weight_decay=0.1, **way)  # type: ignore[arg-type]
+        for _ in range(20):
+            weight.grad = torch.zeros_like(weight)
+            optimizer.step()
+        assert (weight.detach() != start).all() if moves else torch.equal(weight.detach(), start)
