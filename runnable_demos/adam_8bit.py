@@ -275,7 +275,10 @@ def read_back(codes: Tensor) -> list[Tile]:
     for place, (true, block, whole) in enumerate(zip(x.tolist(), by_block, by_tensor, strict=True)):
         close = [abs(each - true) <= 0.05 * abs(true) for each in (block, whole)]
         kind = "both" if all(close) else "blocked" if close[0] else "neither"
-        shown = (f"{true:.3g}", f"B {block:.2g}", f"T {whole:.2g}")
+        shown = tuple(
+            f"{name}{each:.2g}".replace("-", "−")
+            for name, each in (("", true), ("B ", block), ("T ", whole))
+        )
         tiles.append(Tile(*divmod(place, side), kind, shown if abs(true) < 1e3 else ("10⁴",)))
     scales = quantize(x, codes, side)[1].flatten().tolist()
     return tiles + [

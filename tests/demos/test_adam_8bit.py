@@ -139,7 +139,8 @@ def test_tiles_show_what_is_read_back() -> None:
             tuple(good), "neither"
         )
         if x != largest:
-            assert tile.notes == (f"{x:g}", f"B {block:.2g}", f"T {whole:.2g}")
+            expected = (f"{x:g}", f"B {block:.2g}", f"T {whole:.2g}")
+            assert tile.notes == tuple(each.replace("-", "−") for each in expected)
             assert tiles[row, 4].notes == ("10⁴" if row == 2 else f"{scale:g}",)
     assert {place for place, tile in tiles.items() if tile.kind == "neither"} == {
         (2, 1),
