@@ -24,7 +24,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn, optim
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, storage_bytes
@@ -102,6 +105,15 @@ row_ratio_bf16_small_eps = [
   "bf16，eps[0] = 1e-30：两种行的步长之比",
   "bf16, eps[0] = 1e-30: ratio of the two rows' steps",
 ]
+
+[[method]]
+kind = "exact"
+how = [
+  "一个进程（CPU，gloo）里对一个 Linear 调用 fully_shard，反向之后走一步：AdamW 成功，Adafactor 抛出 RuntimeError",
+  "fully_shard on a Linear in one process (CPU, gloo), a backward and a step: AdamW's succeeds, Adafactor's raises",
+]
+[method.metrics]
+fsdp_refused = ["", "torch.optim.Adafactor 不接受 FSDP2 的参数", "torch.optim.Adafactor refuses FSDP2's parameters"]
 
 [figure.state_by_shape]
 title = ["权重数相同，形状不同，状态不同", "The same number of weights, another shape, another state"]
@@ -185,6 +197,23 @@ def row_ratio(
     return (weight[1, 0] / weight[0, 0]).item()
 
 
+def refuses_shards() -> bool:
+    """Whether Adafactor's step raises on parameters of FSDP2, on which AdamW's does not."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        model = nn.Linear(8, 8)
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        model(torch.ones(2, 8)).sum().backward()
+        optim.AdamW(model.parameters(), foreach=False).step()
+        try:
+            optim.Adafactor(model.parameters()).step()
+        except RuntimeError:
+            return True
+        return False
+    finally:
+        dist.destroy_process_group()
+
+
 GRADIENT = ((1, 2, 8, 2), (2, 4, 2, 4), (1, 2, 1, 2), (3, 6, 3, 6))
 """The outer product of (1, 2, 1, 3) and (1, 2, 1, 2), but for one entry, which is 8 in place of 1."""
 
@@ -244,6 +273,7 @@ def run(config: Config, progress: Progress) -> Result:
     found["row_ratio_fp32"] = row_ratio(torch.float32, config.device)
     found["row_ratio_bf16"] = row_ratio(torch.bfloat16, config.device)
     found["row_ratio_bf16_small_eps"] = row_ratio(torch.bfloat16, config.device, (1e-30, 1e-3))
+    found["fsdp_refused"] = refuses_shards()
     places = (*range(1, len(GRADIENT) + 1), "means")
     found.tiles("rebuilt", smear(), rows=places, columns=places)
 

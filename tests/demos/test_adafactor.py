@@ -118,6 +118,13 @@ def test_the_floor_of_bf16_takes_adaptivity_away() -> None:
     assert row_ratio(torch.float32, "cpu", (2**-7, 1e-3)) == pytest.approx(8)  # it is the epsilon
 
 
+def test_only_matrices_of_shards_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The column means are a reduction over shards, squared in place; an optimizer without them is not refused."""
+    assert adafactor.refuses_shards()
+    monkeypatch.setattr(optim, "Adafactor", lambda parameters: optim.SGD(parameters, lr=0.1))
+    assert not adafactor.refuses_shards()
+
+
 def test_a_step_holds_two_matrices() -> None:
     """The update of one matrix while the one before is still alive, and a mean of each."""
     config = PRESETS["small"]
