@@ -199,7 +199,7 @@ def row_ratio(
 
 def refuses_shards() -> bool:
     """Whether Adafactor's step raises on parameters of FSDP2, on which AdamW's does not."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     try:
         model = nn.Linear(8, 8)
         fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
