@@ -126,10 +126,11 @@ def test_only_matrices_of_shards_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_step_holds_two_matrices() -> None:
-    """The update of one matrix while the one before is still alive, and a mean of each."""
+    """The update of one matrix while the one before is still alive, and a mean of each; shards are refused."""
     config = PRESETS["small"]
     found = {m.name: m.value for m in run(config, lambda share, what: None).metrics}
     assert 2 <= found["transient_copies"] <= 2 + 4 / config.side
+    assert found["fsdp_refused"] is True
 
 
 def test_a_wrong_estimate_shows(monkeypatch: pytest.MonkeyPatch) -> None:

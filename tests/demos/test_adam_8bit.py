@@ -134,10 +134,8 @@ def test_tiles_show_what_is_read_back() -> None:
         scale, largest = max(map(abs, EXAMPLE[4 * row : 4 * row + 4])), max(map(abs, EXAMPLE))
         block, whole = scale * nearest(codes, x / scale), largest * nearest(codes, x / largest)
         tile = tiles[row, column]
-        good = [abs(each / x - 1) <= 0.05 for each in (block, whole)]
-        assert tile.kind == {(True, True): "both", (True, False): "blocked"}.get(
-            tuple(good), "neither"
-        )
+        near = [abs(each / x - 1) <= 0.05 for each in (block, whole)]
+        assert tile.kind == ("both" if all(near) else "blocked" if near[0] else "neither")
         if x != largest:
             expected = (f"{x:g}", f"B {block:.2g}", f"T {whole:.2g}")
             assert tile.notes == tuple(each.replace("-", "−") for each in expected)
