@@ -110,7 +110,7 @@ def test_the_form_of_a_number_survives_other_evidence(base: Path) -> None:
 def test_a_gpus_record_fills_what_waits_for_it(base: Path) -> None:
     """Both halves get the number with its unit, and lead to that record; all other bytes stay."""
     evidence, path = base / "runnable_demos/evidence", base / "cards/numerics/rounding.md"
-    assert load(base).evidence.awaited["float_sums"].keys() == {"gpu_seconds"}
+    assert load(base).evidence.awaited["float_sums"].keys() == {"gpu_seconds", "naive_seconds"}
     record = records.load(evidence / "float_sums.cpu.json")
     measure = load(base).evidence.awaited["float_sums"]["gpu_seconds"]
     how = measure.method.how

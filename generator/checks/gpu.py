@@ -10,8 +10,8 @@ from generator.problems import Problem, Severity
 CODE = "gpu"
 SEVERITY: Severity = "error"
 SENTENCE = (
-    "A `gpu:` link names a metric that its demo measures on a GPU alone, and says in words that no record holds it; "
-    "when one does, `proofdeck refresh` puts its number there."
+    "A `gpu:` link names a metric that only a GPU's run tells (a time, what its allocator took), and says in words "
+    "that no record holds it; when one does, `proofdeck refresh` puts its number there."
 )
 NEVER_SILENT = "a number that nobody measured is not shown"
 

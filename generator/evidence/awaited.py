@@ -45,6 +45,6 @@ def _unawaited(link: Awaited, evidence: Evidence, measures: Mapping[str, Measure
     elif evidence.metric(link.demo, link.metric, "cpu"):
         message, hint = f"`{target}` is recorded on the CPU", f"Claim it: `claim:{target}`."
     else:
-        message = f"`{target}` is nothing that the demo measures on a GPU alone"
+        message = f"`{target}` is nothing that a GPU's run of the demo would tell"
         hint = suggest(link.metric, measures)
     return Problem(link.place, code, message, hint)

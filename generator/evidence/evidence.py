@@ -129,7 +129,7 @@ def _awaited(
 
 
 def _on_gpus(record: Record, demos: Path, cache: Cache) -> Mapping[str, Measure] | None:
-    """What a demo measures on a GPU alone; ``None`` where it cannot be read, which ``_renewed`` tells."""
+    """What a GPU's run of a demo would tell; ``None`` where it cannot be read, which ``_renewed`` tells."""
     file = discovery.file_of(record.demo, demos)
     if file is None:
         return None

@@ -35,8 +35,9 @@ def renewed(record: Record, demo: Demo) -> Record:
 
 
 def on_gpus(record: Record, demo: Demo) -> dict[str, table.Measure]:
-    """What ``demo`` measures on a GPU alone, in words that the terms of its ``record`` on the CPU fill.
+    """What a GPU's run of ``demo`` tells and its ``record`` on the CPU cannot, whose terms fill the words.
 
+    That is what it measures on a GPU alone, and what each device measures for itself: times.
     Raises as ``renewed`` does.
     """
     if demo.gpu is None:
@@ -49,7 +50,7 @@ def on_gpus(record: Record, demo: Demo) -> dict[str, table.Measure]:
             method=replace(measure.method, how=table.fill(measure.method.how, terms)),
         )
         for name, measure in measures.items()
-        if measure.method.only == "gpu"
+        if measure.method.only == "gpu" or measure.method.kind == "measured"
     }
 
 
