@@ -94,7 +94,7 @@ how = [
 model_loses_half = [
   "",
   "GPT，fp16，损失再除以 1024：过半梯度变成 0",
-  "GPT, fp16, loss divided by another 1024: more than half of the gradients become 0",
+  "GPT, fp16, loss divided by a further 1024: more than half of the gradients become 0",
 ]
 bf16_is_blind_to_scale = [
   "",
@@ -110,8 +110,8 @@ how = [
 ]
 bound = 0.01
 reason = [
-  "剩下的零来自 16 位相减时的抵消，与 CPU 的舍入有关，远不到百分之一",
-  "the zeros left come from cancellation in 16 bits and move with a CPU's rounding, far below a hundredth",
+  "剩下的零几乎都是第一个位置的 query，真梯度为零；其余随 CPU 的舍入变动，远不到百分之一",
+  "nearly all zeros left are the first position's query, whose gradient is 0; the rest move with a CPU's rounding, far below a hundredth",
 ]
 [method.metrics]
 model_lost_scaled = ["", "同上，S = 2^16：变成 0 的比例", "the same with S = 2^16: share that becomes 0"]
@@ -123,7 +123,7 @@ title = [
   "The same gradients move right as S grows: fp16's window stays, and what falls outside it is lost",
 ]
 x = {label = ["S·g 的指数（以 2 为底）", "exponent of S·g, base 2"]}
-y = {label = ["怎样反传", "how they are sent"]}
+y = {label = ["格式与倍数", "format and factor"]}
 [figure.shift.series]
 lost = ["bar", "变成 0", "become 0"]
 subnormal = ["bar", "非规格化数：位数变少", "subnormal: fewer bits"]
@@ -151,7 +151,7 @@ title = [
   "The more tokens a loss averages, the more gradients fp16 loses (small GPT, unscaled)",
 ]
 kind = "bounded"  # a few zeros come and go with a processor's rounding
-x = {label = ["损失再除以", "loss divided by another"], scale = "log2"}
+x = {label = ["损失再除以", "loss divided by a further"], scale = "log2"}
 y = {label = ["变成 0 的比例", "share that becomes 0"]}
 [figure.model.series]
 fp16 = ["measured", "fp16，实测", "fp16, measured"]
