@@ -5,15 +5,15 @@ The question
     gradient, when does it raise, when is it silently wrong, and how many bytes are saved?
 
 The model
-    Every storage that autograd knows carries a version counter, shared by its views.
+    Every tensor carries a version counter, which its views and ``detach()`` share.
     Each in-place operation adds one. A saved tensor remembers the version that it was saved at,
     and unpacking it at another one raises. So an in-place operation is safe if nobody has saved
-    what it overwrites. ``.data`` leaves the counter, and saved-tensor hooks take its check away.
+    what it overwrites. ``.data`` has a counter of its own, and saved-tensor hooks take the check away.
 
 The measurement
     Each case runs in place and out of place on the same numbers; outcomes are compared bit by bit.
     Saved bytes and the forward's live peak are read for the same layers in both forms.
-    Four programs are watched operation by operation: each storage's version, and what was saved when.
+    Four programs are watched operation by operation: the version of what they overwrite, and what was saved.
 
 The result
     What is saved is rarely less; what in-place removes is a transient.
@@ -21,7 +21,6 @@ The result
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, saved_tensors
-from runnable_demos.lab.mechanisms import Mechanisms, Span
+from runnable_demos.lab.mechanisms import Mechanisms, Tile
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "原地操作", "en": "In-place operations"}
@@ -79,8 +78,8 @@ no_grad_counts_raises = ["", "在 no_grad 中改写", "under no_grad"]
 data_is_silent_wrong = ["", "经 .data 改写", "through .data"]
 hooks_are_silent_wrong = [
   "",
-  "已保存张量经过 pack 钩子",
-  "a saved tensor that went through a pack hook",
+  "pack 钩子返回共用存储的张量之后改写",
+  "after a pack hook that kept the same storage",
 ]
 leaf_raises = ["", "叶子张量当场拒绝原地操作", "a leaf refuses on the spot"]
 
@@ -129,24 +128,21 @@ dropout_inplace = ["dropout，原地", "dropout, in place"]
 
 [figure.versions]
 title = ["版本计数器：存的是哪一版，反向时是哪一版", "Version counters: what was saved, and what the backward finds"]
-x = {label = ["第几个操作", "operation"]}
-y = {label = ["存储", "storage"]}
+x = {label = ["操作，然后反向", "operations, then the backward"]}
+y = {label = ["被改写的张量", "tensor that is overwritten"]}
 [figure.versions.series]
-operation = ["bar", "前向的操作", "operation of the forward"]
-free = ["bar", "没有人保存的版本", "version that nobody saved"]
-saved = ["bar", "已保存，没有再改", "saved, and not changed since"]
-overwritten = ["bar", "保存之后被改写，版本号变了", "overwritten since, with a new version"]
-unseen = ["bar", "保存之后被改写，版本号没变", "overwritten since, with the old version"]
-backward = ["bar", "反向：正确、报错或算错", "backward: right, an error, or wrong"]
+saved = ["bar", "已保存，没有再改；反向正确", "saved, not changed since; right gradient"]
+overwritten = ["bar", "保存之后改写，版本号变了；反向报错", "overwritten since, new version; an error"]
+free = ["bar", "没有人保存，可以改写", "saved by nobody, free to write"]
+unseen = ["bar", "保存之后改写，版本号没变；反向算错", "overwritten since, old version; wrong gradient"]
 [figure.versions.places]
-relu = ["① ReLU_", "① ReLU_"]
-mask = ["② 掩码", "② mask"]
-residual = ["③ 残差", "③ residual"]
-data = ["④ .data", "④ .data"]
-x = ["x", "x"]
-h = ["h", "h"]
-p = ["p", "p"]
-y = ["y", "y"]
+relu = ["① h", "① h"]
+mask = ["② p", "② p"]
+residual = ["③ x", "③ x"]
+data = ["④ y", "④ y"]
+first = ["先算", "first"]
+write = ["原地写", "in place"]
+backward = ["反向", "backward"]
 """
 
 
@@ -341,11 +337,11 @@ Do = Callable[[list[Tensor]], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations with their labels, the names of the storages in the order in which they arise."""
+    """Two operations with their labels; the second writes over one of the tensors so far."""
 
     name: str
-    storages: tuple[str, ...]
-    steps: tuple[tuple[str, Do], ...]
+    written: int
+    steps: tuple[tuple[str, Do], tuple[str, Do]]
     reference: Layer
 
     def run(self, x: Tensor, after: Callable[[list[Tensor]], object] = len) -> Tensor:
@@ -367,34 +363,36 @@ def scale_data_of_last(held: list[Tensor]) -> Tensor:
 
 def programs(W: Tensor) -> tuple[Program, ...]:
     """One that is safe, two that raise, one that is silently wrong; ``W`` is square."""
-    last: Do = lambda held: F.linear(held[-1], W)  # noqa: E731 - said three times below
     linear: Layer = partial(F.linear, weight=W)
     return (
         Program(
             "relu",
-            ("x", "h"),
-            (("Linear", last), ("ReLU_", lambda held: held[-1].relu_()), ("Linear", last)),
-            chain(linear, torch.relu, linear),
+            1,
+            (("Linear", lambda held: linear(held[0])), ("ReLU_", lambda held: held[1].relu_())),
+            chain(linear, torch.relu),
         ),
         Program(
             "mask",
-            ("x", "p"),
+            1,
             (
-                ("softmax", lambda held: F.softmax(held[-1], -1)),
-                ("fill_", lambda held: held[-1].masked_fill_(held[-1] > 0.1, 0)),
+                ("softmax", lambda held: F.softmax(held[0], -1)),
+                ("fill_", lambda held: held[1].masked_fill_(held[1] > 0.1, 0)),
             ),
             chain(lambda s: F.softmax(s, -1), lambda p: p.masked_fill(p > 0.1, 0)),
         ),
         Program(
             "residual",
-            ("x", "f"),
-            (("Linear", last), ("x += f", lambda held: held[0].add_(held[1]))),
+            0,
+            (
+                ("Linear", lambda held: linear(held[0])),
+                ("x += f", lambda held: held[0].add_(held[1])),
+            ),
             lambda x: x + F.linear(x, W),
         ),
         Program(
             "data",
-            ("x", "y"),
-            (("sigmoid", lambda held: torch.sigmoid(held[-1])), (".data", scale_data_of_last)),
+            1,
+            (("sigmoid", lambda held: torch.sigmoid(held[0])), (".data", scale_data_of_last)),
             chain(torch.sigmoid, lambda y: y * 2),
         ),
     )
@@ -402,16 +400,17 @@ def programs(W: Tensor) -> tuple[Program, ...]:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What one storage is after one operation: its version, and what became of what was saved."""
+    """A tensor after one operation: its version, that which was saved, and what became of what was."""
 
     version: int
+    saved: int | None
     kind: Literal["free", "saved", "overwritten", "unseen"]
 
 
-def states(program: Program, x: Tensor) -> list[list[State]]:
-    """After each operation, the state of each storage that there is by then."""
+def states(program: Program, x: Tensor) -> list[State]:
+    """After each operation, the state of the tensor that the second one writes over."""
     packed: dict[int, tuple[int, Tensor]] = {}
-    found: list[list[State]] = []
+    found: list[State] = []
 
     def pack(tensor: Tensor) -> Tensor:
         key = tensor.untyped_storage().data_ptr()
@@ -422,41 +421,29 @@ def states(program: Program, x: Tensor) -> list[list[State]]:
         version = tensor._version
         saved = packed.get(tensor.untyped_storage().data_ptr())
         if saved is None:
-            return State(version, "free")
+            return State(version, None, "free")
         if saved[0] != version:
-            return State(version, "overwritten")
-        return State(version, "saved" if torch.equal(saved[1], tensor) else "unseen")
+            return State(version, saved[0], "overwritten")
+        return State(version, saved[0], "saved" if torch.equal(saved[1], tensor) else "unseen")
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
-        program.run(x * 1.0, lambda held: found.append([state(tensor) for tensor in held]))
+        program.run(x * 1.0, lambda held: found.append(state(held[program.written])))
     return found
 
 
 def draw_versions(W: Tensor, x: Tensor, found: Mechanisms) -> None:
-    """Each program: its operations and its backward, and the storages that were saved or written."""
-    signs: dict[Outcome, str] = {"equal": "✓", "raises": "error", "wrong": "wrong"}
-    parts: list[Span] = []
-    rows: list[str] = []
-    for program in programs(W):
-        case = Case(program.name, "equal", program.run, program.reference)
-        done, top = len(program.steps), len(rows)
-        for at, (label, _) in enumerate(program.steps):
-            parts.append(Span(top, "operation", at, at + 1, label))
-        parts.append(Span(top, "backward", done, done + 1, signs[observe(case, x)]))
-        rows.append(program.name)
+    """Each program: its two operations and its backward, with the versions of what it overwrites."""
+    kinds: dict[Outcome, str] = {"equal": "saved", "raises": "overwritten", "wrong": "unseen"}
+    parts: list[Tile] = []
+    for row, program in enumerate(programs(W)):
         history = states(program, x)
-        for number, name in enumerate(program.storages):
-            born = next(at for at, now in enumerate(history) if number < len(now))
-            lives = [now[number] for now in history[born:]]
-            if all(state.kind == "free" for state in lives):
-                continue
-            start = born
-            for state, run in itertools.groupby([*lives, lives[-1]]):  # the backward finds the last
-                end = start + len(list(run))
-                parts.append(Span(len(rows), state.kind, start, end, f"v{state.version}"))
-                start = end
-            rows.append(name)
-    found.lanes("versions", parts, rows)
+        for column, ((label, _), now) in enumerate(zip(program.steps, history, strict=True)):
+            parts.append(Tile(row, column, now.kind, (label, f"v{now.version}")))
+        outcome = observe(Case(program.name, "equal", program.run, program.reference), x)
+        sign = "=" if now.saved == now.version else "≠"
+        parts.append(Tile(row, 2, kinds[outcome], (f"v{now.saved} {sign} v{now.version}",)))
+    rows = [program.name for program in programs(W)]
+    found.tiles("versions", parts, rows, ["first", "write", "backward"])
 
 
 # --- bytes ---------------------------------------------------------------------------------------

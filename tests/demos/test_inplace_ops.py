@@ -17,7 +17,7 @@ from runnable_demos.inplace_ops import (
     observe,
     run,
 )
-from runnable_demos.lab.mechanisms import Lanes
+from runnable_demos.lab.mechanisms import Tiles
 
 CONFIG = PRESETS["small"]
 
@@ -108,21 +108,16 @@ def test_only_a_leaf_with_a_gradient_refuses() -> None:
 def test_the_picture_of_version_counters() -> None:
     """What each operation saves is known from its derivative, and each write in place counts one."""
     figures = run(CONFIG, lambda share, text: None).figures
-    lanes = next(figure for figure in figures if figure.name == "versions")
-    assert isinstance(lanes, Lanes)
-    rows = [place.name for place in lanes.y.categories]
-    assert rows == ["relu", "x", "h", "mask", "p", "residual", "x", "data", "y"]
-    drawn = [[s for s in lanes.spans if s.row == row] for row in range(len(rows))]
-    assert [[s.label for s in drawn[row]] for row in (0, 3, 5, 7)] == [
-        ["Linear", "ReLU_", "Linear", "✓"],
-        ["softmax", "fill_", "error"],
-        ["Linear", "x += f", "error"],
-        ["sigmoid", ".data", "wrong"],
-    ]
-    assert [[(s.kind, s.start, s.end, s.label) for s in drawn[row]] for row in (1, 2, 4, 6, 8)] == [
-        [("saved", 0, 4, "v0")],  # a Linear saves its input
-        [("free", 0, 1, "v0"), ("saved", 1, 4, "v1")],  # and not its output; ReLU does
-        [("saved", 0, 1, "v0"), ("overwritten", 1, 3, "v1")],  # softmax saves its output
-        [("saved", 0, 1, "v0"), ("overwritten", 1, 3, "v1")],
-        [("saved", 0, 1, "v0"), ("unseen", 1, 3, "v0")],  # so does a sigmoid
+    tiles = next(figure for figure in figures if figure.name == "versions")
+    assert isinstance(tiles, Tiles)
+    assert [place.name for place in tiles.y.categories] == ["relu", "mask", "residual", "data"]
+    assert [place.name for place in tiles.x.categories] == ["first", "write", "backward"]
+    drawn = [[(t.kind, *t.notes) for t in tiles.tiles if t.row == row] for row in range(4)]
+    assert drawn == [
+        # A Linear does not save its output; ReLU does.
+        [("free", "Linear", "v0"), ("saved", "ReLU_", "v1"), ("saved", "v1 = v1")],
+        # Softmax saves its output, and so does a sigmoid; a Linear saves its input.
+        [("saved", "softmax", "v0"), ("overwritten", "fill_", "v1"), ("overwritten", "v0 ≠ v1")],
+        [("saved", "Linear", "v0"), ("overwritten", "x += f", "v1"), ("overwritten", "v0 ≠ v1")],
+        [("saved", "sigmoid", "v0"), ("unseen", ".data", "v0"), ("unseen", "v0 = v0")],
     ]
