@@ -109,6 +109,19 @@ row_ratio_bf16_small_eps = [
 [[method]]
 kind = "exact"
 how = [
+  "权重为零，梯度为 0.000001 或 0.000008 的行：第一步之后两种行的权重之比",
+  "zero weights, rows with gradients of 0.000001 or 0.000008: ratio of their weights after the first step",
+]
+[method.metrics]
+row_ratio_fp32_small = [
+  "",
+  "fp32，默认 eps，很小的梯度：两种行的步长之比",
+  "fp32, default eps, very small gradients: ratio of the two rows' steps",
+]
+
+[[method]]
+kind = "exact"
+how = [
   "一个进程（CPU，gloo）里对一个 Linear 调用 fully_shard，反向之后走一步：AdamW 成功，Adafactor 抛出 RuntimeError",
   "fully_shard on a Linear in one process (CPU, gloo), a backward and a step: AdamW's succeeds, Adafactor's raises",
 ]
@@ -186,12 +199,15 @@ def transient(side: int, matrices: int, device: str) -> float:
 
 
 def row_ratio(
-    dtype: torch.dtype, device: str, eps: tuple[float | None, float] = (None, 1e-3)
+    dtype: torch.dtype,
+    device: str,
+    eps: tuple[float | None, float] = (None, 1e-3),
+    smaller: float = 1e-3,
 ) -> float:
     """First steps of two kinds of rows, whose gradients differ eightfold; ``eps`` is PyTorch's default."""
     n = 64
     weight = nn.Parameter(torch.zeros(n, n, dtype=dtype, device=device))
-    weight.grad = torch.full_like(weight, 1e-3)
+    weight.grad = torch.full_like(weight, smaller)
     weight.grad[1::2] *= 8
     optim.Adafactor([weight], eps=eps).step()
     return (weight[1, 0] / weight[0, 0]).item()
@@ -271,6 +287,8 @@ def run(config: Config, progress: Progress) -> Result:
     progress(0.9, "scratch and floor")
     found["transient_copies"] = transient(n, 4, config.device)
     found["row_ratio_fp32"] = row_ratio(torch.float32, config.device)
+    # Rounded, as the last digits of fp32 are the processor's.
+    found["row_ratio_fp32_small"] = round(row_ratio(torch.float32, config.device, smaller=1e-6), 4)
     found["row_ratio_bf16"] = row_ratio(torch.bfloat16, config.device)
     found["row_ratio_bf16_small_eps"] = row_ratio(torch.bfloat16, config.device, (1e-30, 1e-3))
     found["fsdp_refused"] = refuses_shards()
@@ -293,5 +311,5 @@ def row_counts(side: int) -> tuple[int, ...]:
     rows = 4
     while rows <= side * side // 4:
         counts.append(rows)
-        rows *= 4
+        rows *= 2
     return tuple(counts)

@@ -134,9 +134,9 @@ title = [
 x = {label = ["块内第几个", "value of the block"]}
 y = {label = ["块", "block"]}
 [figure.blocks.series]
-both = ["bar", "两种都准（差不到 5%）", "both within 5%"]
-blocked = ["bar", "只有分块准", "only with blocks within 5%"]
-neither = ["bar", "两种都不准", "neither within 5%"]
+both = ["bar", "B（分块）和 T（整张量）都差不到 5%", "B (blocks) and T (tensor) within 5%"]
+blocked = ["bar", "只有 B 差不到 5%", "only B within 5%"]
+neither = ["bar", "B 和 T 都差 5% 以上", "neither B nor T within 5%"]
 scale = ["bar", "这一块的缩放因子（fp32）", "the block's scale (fp32)"]
 [figure.blocks.places]
 scales = ["缩放", "scale"]
@@ -261,8 +261,8 @@ def quantize_both(x: Tensor, codes: Tensor, block: int) -> Draw:
     )
 
 
-EXAMPLE = (0.6, -1.1, 0.3, 1.8, -0.4, 0.9, 1.5, -0.7, 1e4, 0.5, -1.2, 0.8, 1.3, -0.2, 0.7, -0.9)
-"""Sixteen values in blocks of four, one of them an outlier."""
+EXAMPLE = (0.6, -1.1, 0.3, 1.8, -0.4, 0.9, 1.6, -0.7, 1e4, 0.5, -1.2, 0.8, 1.3, -0.3, 0.7, -0.9)
+"""Sixteen values in blocks of four, one of them an outlier; two digits tell which are within 5%."""
 
 
 def read_back(codes: Tensor) -> list[Tile]:

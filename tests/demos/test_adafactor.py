@@ -74,11 +74,12 @@ def test_the_demo_measures_the_textbook_cases() -> None:
 
 
 def test_the_figure_goes_through_all_shapes_of_one_area() -> None:
-    """Every fourfold number of rows from 4 to n²/4, each with rows + columns numbers."""
+    """Every power of two from 4 to n²/4 rows, the square among them, each with rows + columns numbers."""
     n = PRESETS["small"].side
     figures = {f.name: f for f in run(PRESETS["small"], lambda share, what: None).figures}
     theory, measured = figures["state_by_shape"].series
-    rows = [r for r in range(1, n * n) if r in {4**i for i in range(1, 12)} and r <= n * n / 4]
+    rows = [r for r in range(4, n * n // 4 + 1) if r.bit_count() == 1]
+    assert n in rows
     assert theory.x == measured.x == tuple(rows)
     assert theory.y == measured.y == tuple(r + n * n / r for r in rows)
 
@@ -111,11 +112,24 @@ def test_tiles_show_what_means_rebuild() -> None:
 def test_the_floor_of_bf16_takes_adaptivity_away() -> None:
     """By hand: below eps^(3/4) every V̂ is the floor, and steps go with gradients; above it they are equal."""
     found = {m.name: m.value for m in run(PRESETS["small"], lambda share, what: None).metrics}
-    assert 8e-3 < 2 ** -(7 ** (3 / 4))  # the larger gradient is below the floor of bf16 ...
+    assert 8e-3 < (2**-7) ** (3 / 4)  # the larger gradient is below the floor of bf16 ...
     assert found["row_ratio_bf16"] == 8
-    assert 1e-3 > 2 ** -(23 ** (3 / 4))  # ... and the smaller one above that of fp32
+    assert 1e-3 > (2**-23) ** (3 / 4)  # ... and the smaller one above that of fp32
     assert found["row_ratio_fp32"] == found["row_ratio_bf16_small_eps"] == 1
     assert row_ratio(torch.float32, "cpu", (2**-7, 1e-3)) == pytest.approx(8)  # it is the epsilon
+
+
+def test_the_floor_of_fp32_takes_adaptivity_from_small_gradients() -> None:
+    """By hand, with the epsilon as both floors: the smaller rows lie on it, the larger ones just above."""
+    found = {m.name: m.value for m in run(PRESETS["small"], lambda share, what: None).metrics}
+    eps, small, large = 2.0**-23, 1e-6**2, 8e-6**2
+    column = (small + large) / 2  # which is the overall mean, too
+    assert column < eps
+    roots = [max(row * column / eps, eps**2) ** 0.5 for row in (small, large)]
+    assert roots[0] == eps < roots[1]
+    assert found["row_ratio_fp32_small"] == pytest.approx(8 * roots[0] / roots[1], abs=1e-4)
+    tiny = row_ratio(torch.float32, "cpu", (1e-30, 1e-3), 1e-6)
+    assert tiny == pytest.approx(1, abs=1e-4)
 
 
 def test_only_matrices_of_shards_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,6 +138,8 @@ def test_tiles_show_what_is_read_back() -> None:
         if x != largest:
             expected = (f"{x:g}", f"B {block:.2g}", f"T {whole:.2g}")
             assert tile.notes == tuple(each.replace("-", "−") for each in expected)
+            shown = [abs(float(f"{each:.2g}") / x - 1) <= 0.05 for each in (block, whole)]
+            assert shown == near  # two digits suffice to see it
             assert tiles[row, 4].notes == ("10⁴" if row == 2 else f"{scale:g}",)
     assert {place for place, tile in tiles.items() if tile.kind == "neither"} == {
         (2, 1),
