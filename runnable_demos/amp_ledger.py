@@ -22,7 +22,8 @@ The model
 
 The measurement
     Bytes saved for the backward, by kind, over n; the weights' copies in autocast's cache, with the
-    backward inside and outside its context; and one step of a whole model with Adam. Three blocks
+    backward inside and outside its context, and without any; and one step of a whole model with
+    Adam, whose peak with few tokens is the update, when the copies are gone. Three blocks
     show when each copy is made and freed: in the usual order, with the backward inside the context,
     and with checkpoints.
 """
@@ -70,6 +71,24 @@ states_ratio = ["", "模型状态，autocast 比 fp32", "model states, autocast 
 states_bytes_per_param = ["B/param", "autocast 的模型状态", "model states under autocast"]
 peak_ratio = ["", "整步峰值，autocast 比 fp32", "peak of a whole step, autocast over fp32"]
 bf16_peak_ratio = ["", "整步峰值，纯 bf16 比 fp32", "peak of a whole step, bf16 throughout over fp32"]
+few_tokens_peak_ratio = [
+  "",
+  "只有 64 个 token 时，整步峰值，autocast 比 fp32",
+  "peak of a whole step with 64 tokens, autocast over fp32",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "不求梯度的前向，32 个 token，逐次分配、释放跟踪存活字节，加上权重",
+  "a forward without gradients of 32 tokens, live bytes followed allocation by allocation, and the weights",
+]
+[method.metrics]
+evaluation_ratio = [
+  "",
+  "评估的峰值，autocast 比 fp32",
+  "peak of an evaluation, autocast over fp32",
+]
 
 [[method]]
 kind = "exact"
@@ -210,7 +229,7 @@ title = [
   "A step of three layers: when the 16-bit copies of weights are there",
 ]
 x = {label = ["第几个动作", "action"]}
-y = {label = ["层", "layer"]}
+y = {label = ["写法和各层", "way and layers"]}
 [figure.copies.series]
 copy = ["bar", "该层权重的 16 位副本", "16-bit copies of a layer's weights"]
 gradient = ["bar", "已有 fp32 梯度的层", "layers that have their fp32 gradients"]
@@ -332,6 +351,17 @@ def copies_of_a_shared_weight(config: Config, cache: bool) -> int:
         for _ in range(4):
             x = layer(x)
     return sum(t.shape == (h, h) and not t.shared for t in saved.tensors)
+
+
+def evaluation_peak(config: Config, mode: Mode) -> int:
+    """Bytes of the weights of all blocks, and the most that a forward without gradients adds."""
+    blocks = [make_block(config, mode) for _ in range(config.layers)]
+    x = torch.randn(1, 32, config.width, device=config.device)
+    with LiveMemory() as live, torch.no_grad(), autocast(config, mode):
+        for block in blocks:
+            x = block(x)
+        peak = live.peak
+    return peak + sum(p.nbytes for block in blocks for p in block.parameters())
 
 
 # --- when the copies are there -------------------------------------------------------------------
@@ -478,6 +508,8 @@ def run(config: Config, progress: Progress) -> Result:
     found["outside_left_bytes_per_param"] = left_after_backward(config, inside=False) / weights
     found["shared_weight_copies_cached"] = copies_of_a_shared_weight(config, cache=True)
     found["shared_weight_copies_uncached"] = copies_of_a_shared_weight(config, cache=False)
+    evaluation = {mode: evaluation_peak(config, mode) for mode in MODES[:2]}
+    found["evaluation_ratio"] = evaluation["amp"] / evaluation["fp32"]
     found["softmax_fp32_bytes_per_score"] = softmax_bytes(config, cast=False)
     found["softmax_amp_bytes_per_score"] = softmax_bytes(config, cast=True)
     draw_copies(config, found)
@@ -543,6 +575,9 @@ def measure_step(config: Config, found: Findings) -> None:
     found["gradients_are_fp32"] = gradient_dtypes(config) == {torch.float32}
     found["peak_ratio"] = amp.peak / fp32.peak
     found["bf16_peak_ratio"] = bf16.peak / fp32.peak
+    few = replace(config, tokens=64)
+    short, short_amp = (breakdown(*begin(few, recipe)).peak for recipe in RECIPES[:2])
+    found["few_tokens_peak_ratio"] = short_amp / short
 
 
 def begin(config: Config, recipe: Recipe) -> tuple[Trainer, Tensor]:

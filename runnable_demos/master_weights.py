@@ -8,7 +8,8 @@ The model
 
         w + u = w    if    |u| < 2^(e-8),    that is   |u|/|w| < 2^-8 at w = 2^e, 2^-9 just below 2^(e+1).
 
-    (At equality the tie goes to the even neighbour.) Adam's first steps have |u| = lr whatever the
+    (At equality the tie goes to the even neighbour. Kahan's carry has eight bits of its own: the pair
+    loses u where sixteen bits would, up to 2^-16 at w = 1.) Adam's first steps have |u| = lr whatever the
     gradient is, so whether a weight moves depends on lr/|w| alone. Four remedies:
 
         fp32 master     + 4 bytes    add in fp32, round for the forward
@@ -19,7 +20,8 @@ The model
     The same happens to Adam's v: a step moves it by (1 - β₂)(g² - v), which is lost where it is under half
     a gap. Falling, it moves by (1 - β₂) v at most: lost at every v if 1 - β₂ < 2^-9 (β₂ = 0.999), at none
     if 1 - β₂ > 2^-8 (0.99, 0.95). PyTorch's AdamW has three implementations that round at different
-    places: the loop and foreach round β₂ v first and the sum again, fused rounds once.
+    places: the loop and foreach round β₂ v first and the sum again, fused rounds once. On a CPU foreach
+    rounds β₂ itself to bf16 before that, which its CUDA kernel does not.
 
 The measurement
     A thousand equal updates of one weight by each remedy, the first eight of them one by one; one
@@ -76,6 +78,11 @@ how = ["逐次减半", "halved until lost"]
 [method.metrics]
 smallest_kept_at_1 = ["", "w = 1 时能留下的最小 2 的幂", "smallest power of two kept at w = 1"]
 smallest_kept_below_2 = ["", "w 紧邻 2 之下时能留下的最小 2 的幂", "smallest power of two kept just below 2"]
+kahan_smallest_kept_at_1 = [
+  "",
+  "w = 1 时，Kahan 补偿攒得起来的最小 2 的幂",
+  "smallest power of two that Kahan's carry adds up at w = 1",
+]
 
 [[method]]
 kind = "exact"
@@ -98,23 +105,23 @@ moved_with_master_at_lr_1e5 = [
 kind = "exact"
 how = [
   "标准差 0.02 的正态分布的 4096 个分位点，舍入到 bf16，各走一步 PyTorch 的 Adam，梯度为 1",
-  "one step of PyTorch's Adam, gradient 1, on 4096 quantiles of a normal distribution of deviation 0.02, rounded to bf16",
+  "one step of PyTorch's Adam, gradient 1, on 4096 quantiles of a normal distribution of standard deviation 0.02, rounded to bf16",
 ]
 [method.metrics]
 initial_moved_at_lr_1e3 = [
   "",
   "标准差 0.02，学习率 0.001：动了的 bf16 权重比例",
-  "deviation 0.02, learning rate 0.001: share of bf16 weights that move",
+  "standard deviation 0.02, learning rate 0.001: share of bf16 weights that move",
 ]
 initial_moved_at_lr_1e4 = [
   "",
   "标准差 0.02，学习率 0.0001：动了的 bf16 权重比例",
-  "deviation 0.02, learning rate 0.0001: share of bf16 weights that move",
+  "standard deviation 0.02, learning rate 0.0001: share of bf16 weights that move",
 ]
 initial_moved_at_lr_1e5 = [
   "",
   "标准差 0.02，学习率 1e-05：动了的 bf16 权重比例",
-  "deviation 0.02, learning rate 1e-05: share of bf16 weights that move",
+  "standard deviation 0.02, learning rate 1e-05: share of bf16 weights that move",
 ]
 
 [[method]]
@@ -131,8 +138,8 @@ bf16_moment_loop_rises_to = [
 ]
 bf16_moment_foreach_rises_to = [
   "",
-  "bf16 的二阶矩升到（foreach，β₂ = 0.999）",
-  "a bf16 second moment rises to (foreach, β₂ = 0.999)",
+  "bf16 的二阶矩升到（CPU 上的 foreach，β₂ = 0.999）",
+  "a bf16 second moment rises to (foreach on a CPU, β₂ = 0.999)",
 ]
 bf16_moment_fused_rises_to = [
   "",
@@ -164,18 +171,18 @@ bf16_moment_loop_falls_to_at_95 = [
 ]
 bf16_moment_foreach_falls_to_at_999 = [
   "",
-  "bf16 的二阶矩降到（foreach，β₂ = 0.999）",
-  "a bf16 second moment falls to (foreach, β₂ = 0.999)",
+  "bf16 的二阶矩降到（CPU 上的 foreach，β₂ = 0.999）",
+  "a bf16 second moment falls to (foreach on a CPU, β₂ = 0.999)",
 ]
 bf16_moment_foreach_falls_to_at_99 = [
   "",
-  "bf16 的二阶矩降到（foreach，β₂ = 0.99）",
-  "a bf16 second moment falls to (foreach, β₂ = 0.99)",
+  "bf16 的二阶矩降到（CPU 上的 foreach，β₂ = 0.99）",
+  "a bf16 second moment falls to (foreach on a CPU, β₂ = 0.99)",
 ]
 bf16_moment_foreach_falls_to_at_95 = [
   "",
-  "bf16 的二阶矩降到（foreach，β₂ = 0.95）",
-  "a bf16 second moment falls to (foreach, β₂ = 0.95)",
+  "bf16 的二阶矩降到（CPU 上的 foreach，β₂ = 0.95）",
+  "a bf16 second moment falls to (foreach on a CPU, β₂ = 0.95)",
 ]
 bf16_moment_fused_falls_to_at_999 = [
   "",
@@ -361,6 +368,15 @@ def smallest_kept(w: float, device: str) -> float:
     return u
 
 
+def kahan_smallest_kept(w: float, device: str) -> float:
+    """The smallest power of two that moves the bf16 number ``w`` when added until it sums to two gaps."""
+    weight = torch.tensor(w, dtype=BF16, device=device)
+    u = float(GAP)
+    while with_kahan(weight, u / 2, round(4 * float(GAP) / u)) != weight:
+        u /= 2
+    return u
+
+
 # --- one step of Adam on many weights ------------------------------------------------------------
 
 BINADES = range(-10, 0)
@@ -470,6 +486,7 @@ def measure_one_weight(config: Config, found: Mechanisms) -> None:
     found.sample("stochastic_mean", rounded.double().tolist(), closed_form=truth)
     found["smallest_kept_at_1"] = smallest_kept(1.0, config.device)
     found["smallest_kept_below_2"] = smallest_kept(1.9921875, config.device)
+    found["kahan_smallest_kept_at_1"] = kahan_smallest_kept(1.0, config.device)
 
     ticks = [steps * i // 10 for i in range(11)]
     found.draw(

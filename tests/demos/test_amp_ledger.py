@@ -135,6 +135,41 @@ def test_peaks_are_those_of_pytorchs_own_tracker(values: dict[str, float]) -> No
     assert values["bf16_peak_ratio"] == peaks["bf16"] / peaks["fp32"]
 
 
+def test_with_few_tokens_the_peak_is_the_update(values: dict[str, float]) -> None:
+    """One sequence of 64 tokens, by PyTorch's own tracker: autocast has no byte more or less."""
+    size = GPTSize(SMALL.layers, width=H, heads=A, vocabulary=4 * H)
+    peaks = []
+    for recipe in RECIPES[:2]:
+        trainer = Trainer(size, recipe, "cpu")
+        tokens = make_tokens(4 * H, 1, 64, "cpu")
+        trainer.backward(tokens)
+        trainer.update()
+        tracker = MemTracker()
+        tracker.track_external(trainer.model, trainer.optimizers[0], tokens)
+        with tracker:
+            trainer.backward(tokens)
+            trainer.update()
+        peaks.append(tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"])
+    assert peaks[0] == peaks[1]
+    assert values["few_tokens_peak_ratio"] == 1
+
+
+def test_an_evaluation_keeps_every_copy(values: dict[str, float]) -> None:
+    """Without gradients the cache alone holds the copies, biases too, until autocast is left."""
+    blocks = [make_block(SMALL, "amp") for _ in range(SMALL.layers)]
+    weights = sum(p.nbytes for block in blocks for p in block.parameters())
+    x = torch.randn(1, 32, H)
+    with LiveMemory() as memory:
+        with torch.no_grad(), amp_ledger.autocast(SMALL, "amp"):
+            for block in blocks:
+                x = block(x)
+            within = memory.current
+        behind = memory.current
+    copies = SMALL.layers * 2 * (12 * H * H + 3 * H + H + 4 * H + H)
+    assert within - behind == copies
+    assert values["evaluation_ratio"] > (weights + copies) / weights * 0.8
+
+
 def test_autocast_computes_what_it_says() -> None:
     """The ledger is of a block that works: autocast's output is fp32 and near the fp32 one."""
     torch.manual_seed(0)

@@ -62,6 +62,22 @@ def test_the_smallest_update_kept(values: dict[str, float]) -> None:
     assert values["smallest_kept_below_2"] == gap / 2
 
 
+def test_kahans_limit_by_exact_arithmetic(values: dict[str, float]) -> None:
+    """At 1 the carry stops at half a gap where 2⁻¹⁶ is half a gap of its own; 2⁻¹⁵ gets through."""
+
+    def signed(x: Fraction) -> Fraction:
+        return (round_bf16(x) if x > 0 else -round_bf16(-x)) if x else x
+
+    for exponent, moves in ((15, True), (16, False), (17, False)):
+        u, w, c = Fraction(1, 2**exponent), Fraction(1), Fraction(0)
+        for _ in range(2 ** (exponent - 6)):
+            y = signed(u - c)
+            t = signed(w + y)
+            w, c = t, signed(signed(t - w) - y)
+        assert (w > 1) is moves
+    assert values["kahan_smallest_kept_at_1"] == 2.0**-15
+
+
 @pytest.mark.parametrize(
     ("name", "lr"), [("1e2", 1e-2), ("1e3", 1e-3), ("1e4", 1e-4), ("1e5", 1e-5)]
 )
