@@ -153,8 +153,7 @@ def wanted_records(
             message = f"not rewritten: `{target}` is no number"
             problems.append(Problem(link.place, "refresh", message, hint))
         else:
-            scale = scale_for([metric.value], metric.unit)
-            after = f"{scale.number(metric.value)} {scale.unit}".strip()
+            after = scale_for([metric.value], metric.unit).show(metric.value)
             moved = f"gpu:{target}", f"claim:{target}@{gpus[0]}"
             changes.append(Change(link.place, link.text, after, moved))
     return changes, problems

@@ -15,7 +15,7 @@ from runnable_demos.amp_ledger import PRESETS, Mode, keep, make_block, weight_co
 from runnable_demos.lab.measure import LiveMemory
 from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.models.gpt import GPTSize, make_tokens
-from runnable_demos.models.recipes import RECIPES, Trainer
+from runnable_demos.models.recipes import RECIPES, Recipe, Trainer
 
 SMALL = PRESETS["small"]
 H, A = SMALL.width, SMALL.heads
@@ -116,40 +116,36 @@ def test_activation_ratios_by_hand(values: dict[str, float]) -> None:
     assert values["bf16_activation_ratio"] == pytest.approx(bf16 / fp32, rel=1e-12)
 
 
-def test_peaks_are_those_of_pytorchs_own_tracker(values: dict[str, float]) -> None:
-    """The second step of a small GPT in each of the three recipes."""
+def tracked_peak(recipe: Recipe, sequences: int) -> int:
+    """The peak of a second step on sequences of 64 tokens, by PyTorch's own tracker."""
     size = GPTSize(SMALL.layers, width=H, heads=A, vocabulary=4 * H)
-    peaks = {}
-    for recipe in RECIPES[:3]:
-        trainer = Trainer(size, recipe, "cpu")
-        tokens = make_tokens(4 * H, SMALL.tokens // 64, 64, "cpu")
+    trainer = Trainer(size, recipe, "cpu")
+    tokens = make_tokens(4 * H, sequences, 64, "cpu")
+    trainer.backward(tokens)
+    trainer.update()
+    tracker = MemTracker()
+    tracker.track_external(trainer.model, trainer.optimizers[0], tokens)
+    with tracker:
         trainer.backward(tokens)
         trainer.update()
-        tracker = MemTracker()
-        tracker.track_external(trainer.model, trainer.optimizers[0], tokens)
-        with tracker:
-            trainer.backward(tokens)
-            trainer.update()
-        peaks[recipe.name] = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+    peak: int = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+    return peak
+
+
+def test_peaks_are_those_of_pytorchs_own_tracker(values: dict[str, float]) -> None:
+    """The second step of a small GPT in each of the three recipes."""
+    peaks = {}
+    for recipe in RECIPES[:3]:
+        peaks[recipe.name] = tracked_peak(recipe, SMALL.tokens // 64)
     assert values["peak_ratio"] == peaks["amp"] / peaks["fp32"]
     assert values["bf16_peak_ratio"] == peaks["bf16"] / peaks["fp32"]
 
 
 def test_with_few_tokens_the_peak_is_the_update(values: dict[str, float]) -> None:
     """One sequence of 64 tokens, by PyTorch's own tracker: autocast has no byte more or less."""
-    size = GPTSize(SMALL.layers, width=H, heads=A, vocabulary=4 * H)
     peaks = []
     for recipe in RECIPES[:2]:
-        trainer = Trainer(size, recipe, "cpu")
-        tokens = make_tokens(4 * H, 1, 64, "cpu")
-        trainer.backward(tokens)
-        trainer.update()
-        tracker = MemTracker()
-        tracker.track_external(trainer.model, trainer.optimizers[0], tokens)
-        with tracker:
-            trainer.backward(tokens)
-            trainer.update()
-        peaks.append(tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"])
+        peaks.append(tracked_peak(recipe, 1))
     assert peaks[0] == peaks[1]
     assert values["few_tokens_peak_ratio"] == 1
 
