@@ -28,21 +28,25 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import Node, saved_tensors_hooks
+from torch.utils import checkpoint as torch_checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointError, checkpoint, set_checkpoint_early_stop
 
 from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block
 from runnable_demos.models.stacks import (
@@ -188,6 +192,29 @@ again = ["bar", "重算", "run again"]
 safe = ["非重入", "non-reentrant"]
 whole = ["非重入，不提前停", "non-reentrant, no early stop"]
 reentrant = ["重入", "reentrant"]
+
+[figure.segment]
+title = ["一段前后：什么留着，什么先空着再补", "Around one segment: what is kept, what is left empty and filled again"]
+x = {label = ["第几个算子", "operator"]}
+y = {label = ["张量", "tensor"]}
+[figure.segment.series]
+forward = ["bar", "前向", "forward"]
+recompute = ["bar", "重算", "recomputation"]
+backward = ["bar", "反向", "backward"]
+kept = ["bar", "留着的张量", "tensor that is kept"]
+empty = ["bar", "占位对象，空的", "placeholder, empty"]
+filled = ["bar", "补上，用掉为止", "filled, until used"]
+[figure.segment.places]
+plain = ["不设", "plain"]
+checkpointed = ["检查点", "checkpoint"]
+input = ["输入", "input"]
+rng = ["随机数", "RNG"]
+x = ["x", "x"]
+w1 = ["W₁", "W₁"]
+z = ["z", "z"]
+mask = ["掩码", "mask"]
+a = ["a", "a"]
+w2 = ["W₂", "W₂"]
 """
 
 
@@ -446,6 +473,166 @@ def runs_of_two_backwards(linear: nn.Module, x: Tensor) -> int:
     return runs
 
 
+# --- around one segment --------------------------------------------------------------------------
+
+SAVED = ("x", "w1", "z", "mask", "a", "w2")
+"""What Linear, GELU, dropout, Linear save, in the order of saving."""
+
+
+class Watch(TorchDispatchMode):
+    """Counts operators from the begin of a segment on, and notes what happens after how many.
+
+    Views do not count. ``what`` are the operators themselves: of the forward, of the second run of
+    the segment, of the backward, or of neither (the loss).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.inside = self.in_backward = False
+        self.what: list[str] = []
+        self.born: list[int] = []  # of each saved tensor, or of the placeholder in its stead
+        self.filled: dict[int, int] = {}  # by the number of the saved tensor
+        self.used: dict[int, int] = {}
+        self.kept: dict[str, tuple[int, int]] = {}  # the input, the random state: from, until
+
+    @property
+    def now(self) -> int:
+        """Operators so far."""
+        return len(self.what)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run the operator; count it, once the segment has begun."""
+        out = func(*args, **(kwargs or {}))
+        if (self.inside or self.what) and not func.is_view:
+            run = "recompute" if self.inside else "backward"
+            outside = "forward" if self.inside else "other"
+            self.what.append(run if self.in_backward else outside)
+        return out
+
+    def save(self) -> int:
+        """The number of a tensor that is saved now."""
+        self.born.append(self.now)
+        return len(self.born) - 1
+
+    def keep(self, name: str, tensor: Tensor) -> None:
+        """Note until when ``tensor`` is alive."""
+        begin = self.now
+
+        def end() -> None:
+            self.kept[name] = (begin, self.now)
+
+        weakref.finalize(tensor.untyped_storage(), end)
+
+
+@contextmanager
+def watched_placeholders(watch: Watch) -> Iterator[None]:
+    """Within, PyTorch's own placeholders tell ``watch`` when they are made, filled and used.
+
+    So does the random state that the forward keeps; the second run fetches one of its own.
+    """
+
+    class Handles(dict[int, Any]):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def __setitem__(self, key: int, handle: Any) -> None:
+            super().__setitem__(key, handle)
+            (watch.used if handle is None else watch.filled)[self.number] = watch.now
+
+    class Placeholder(torch_checkpoint._Holder):
+        def __init__(self) -> None:
+            self.handles = Handles(watch.save())
+
+    fetch = torch.get_rng_state
+
+    def fetch_and_keep() -> Tensor:
+        state = fetch()
+        if not watch.in_backward:
+            watch.keep("rng", state)
+        return state
+
+    with (
+        mock.patch.object(torch_checkpoint, "_Holder", Placeholder),
+        mock.patch.object(torch, "get_rng_state", fetch_and_keep),
+    ):
+        yield
+
+
+def watch_segment(config: Config, checkpointed: bool) -> Watch:
+    """Linear, GELU, dropout, Linear: one forward and backward, every saved tensor followed."""
+    width = config.width
+    first, last = nn.Linear(width, width), nn.Linear(width, width)
+    watch = Watch()
+
+    def segment(x: Tensor) -> Tensor:
+        watch.inside = True
+        try:
+            return last(F.dropout(F.gelu(first(x)), 0.1))  # type: ignore[no-any-return]
+        finally:
+            watch.inside = False
+
+    def pack(tensor: Tensor) -> tuple[int, Tensor]:
+        return watch.save(), tensor
+
+    def unpack(saved: tuple[int, Tensor]) -> Tensor:
+        watch.used[saved[0]] = watch.now
+        return saved[1]
+
+    x = torch.randn(config.batch, width, requires_grad=True).clone()
+    one = torch.ones(())
+    with watch:
+        if checkpointed:
+            watch.keep("input", x)
+            with watched_placeholders(watch):
+                y = safe(segment, x)
+                loss = y.sum()
+                del x, y
+                watch.in_backward = True
+                loss.backward(one)
+        else:
+            with saved_tensors_hooks(pack, unpack):
+                y = segment(x)
+            loss = y.sum()
+            del x, y
+            watch.in_backward = True
+            loss.backward(one)
+    return watch
+
+
+def segment_spans(watch: Watch, first: int) -> tuple[list[Span], list[str]]:
+    """A row of operators, ``first``; the input and the random state, if kept apart; each saved tensor."""
+    spans = []
+    for kind in ("forward", "recompute", "backward"):
+        if kind in watch.what:
+            begin = watch.what.index(kind)
+            spans.append(Span(first, kind, begin, begin + watch.what.count(kind)))
+    rows = ["checkpointed" if watch.filled else "plain"]
+    for name, (begin, end) in sorted(watch.kept.items()):
+        spans.append(Span(first + len(rows), "kept", begin, end))
+        rows.append(name)
+    for number, born in enumerate(watch.born):
+        row, used = first + len(rows), watch.used[number] + 1  # by the operator that follows
+        if watch.filled:
+            filled = watch.filled[number]
+            spans += [Span(row, "empty", born, filled), Span(row, "filled", filled, used)]
+        else:
+            spans.append(Span(row, "kept", born, used))
+        rows.append(SAVED[number])
+    return spans, rows
+
+
+def draw_segment(config: Config, found: Mechanisms) -> None:
+    """One segment without a checkpoint and, below, within PyTorch's."""
+    with torch.random.fork_rng(devices=[]):  # what is tried later sees the same random numbers
+        plain, checkpointed = (watch_segment(config, which) for which in (False, True))
+    above, names = segment_spans(plain, 0)
+    below, more = segment_spans(checkpointed, len(names))
+    found.lanes("segment", [*above, *below], rows=[*names, *more])
+
+
 # --- what is measured ----------------------------------------------------------------------------
 
 
@@ -556,11 +743,12 @@ def try_changes(config: Config, x: Tensor, found: Findings) -> None:
 def run(config: Config, progress: Progress) -> Result:
     """The forty lines against PyTorch; operators counted; every difference provoked."""
     warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     progress(0.0, "forty lines")
     compare_forty_lines(config, found)
     progress(0.3, "operators")
     compare_implementations(config, found)
+    draw_segment(config, found)
     progress(0.5, "differences")
     compare_batch_norms(config, found)
     x = torch.randn(config.batch, config.width, device=config.device, requires_grad=True)
