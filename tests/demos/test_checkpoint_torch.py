@@ -6,6 +6,7 @@ import ast
 import inspect
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_the_code_on_the_card_does_what_the_demos_does() -> None:
     fences = [part.split("```")[0] for part in card.split("```python run\n")[1:]]
     code = next(fence for fence in fences if "mini_checkpoint" in fence)
     assert fences.count(code) == 2
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(code, names)  # the card's own words
     printed, own = ast.parse(code), ast.parse(inspect.getsource(mini_checkpoint))
     functions = [n.name for n in ast.walk(own) if isinstance(n, ast.FunctionDef)]
@@ -119,9 +120,12 @@ def test_what_a_segment_saves_is_what_the_lanes_are_called() -> None:
     first, last = nn.Linear(6, 6), nn.Linear(6, 6)
     x = torch.randn(5, 6, requires_grad=True)
     saved: list[Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda t: saved.append(t.detach()) or t, lambda t: t
-    ):
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(tensor.detach())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         last(F.dropout(F.gelu(first(x)), 0.1))
     assert SAVED == ("x", "w1", "z", "mask", "a", "w2")
     assert len(saved) == len(SAVED)
