@@ -10,9 +10,9 @@ The model
     function again, with hooks that put the tensors into the holders in the order of saving, and
     stops by an exception when all are there. ``mini_checkpoint`` is that and the random state.
 
-    What runs again sees the world as it is then. Restored are the input, grad mode, autocast and
-    PyTorch's default random states. Not restored are other random states, buffers, weights,
-    globals, and the input's own storage where it was overwritten.
+    What runs again sees the world as it is then. Restored are the input, autocast and PyTorch's
+    default random states, and grad mode is on. Not restored are other random states, buffers,
+    weights, globals, and the input's own storage where it was overwritten.
 
 The measurement
     Each difference is provoked on purpose. Operators are counted where they run: in the forward,
@@ -21,7 +21,9 @@ The measurement
 The result
     Forty lines do what PyTorch does, to the bit and to the byte. BatchNorm counts each batch
     twice. NumPy's and one's own generators, and weights changed in between, give wrong gradients
-    without a word; an overwritten input and changed shapes raise.
+    without a word, and so do an input that was overwritten after it was passed by keyword, in a list
+    or by a closure, and a second run that saves more than the first. An input that was passed by
+    position, and changed shapes, raise.
 """
 
 from __future__ import annotations
@@ -121,7 +123,16 @@ non_reentrant_keeps_gradients = [
   "非重入：同样情形参数照样有梯度",
   "non-reentrant: in the same case the parameters get theirs",
 ]
-overwritten_input_raises = ["", "输入被原地改写：报错", "an input overwritten in place: raises"]
+overwritten_input_raises = [
+  "",
+  "按位置传的输入被原地改写：报错",
+  "an input passed by position, overwritten in place: raises",
+]
+overwritten_elsewhere_wrong = [
+  "",
+  "按关键字传、装在列表里、闭包带入的输入被原地改写：梯度都错，且没有报错",
+  "an input passed by keyword, in a list or by a closure, overwritten in place: wrong gradients, and nothing raises",
+]
 overwritten_data_wrong = [
   "",
   "经 .data 改写输入：梯度错，且没有报错",
@@ -136,6 +147,11 @@ changed_weights_accepted = [
   "",
   "设检查点，反向前改权重：照样算出梯度",
   "with a checkpoint, weights changed before the backward: a gradient comes out",
+]
+surplus_wrong = [
+  "",
+  "重算开头多一个不改形状的算子：梯度错，且没有报错",
+  "one operator more, of the same shape, when run again: the gradient is wrong, and nothing raises",
 ]
 changed_shape_raises = ["", "重算的形状不同：报错", "other shapes when run again: raises"]
 
@@ -195,8 +211,8 @@ reentrant = ["重入", "reentrant"]
 
 [figure.segment]
 title = ["一段前后：什么留着，什么先空着再补", "Around one segment: what is kept, what is left empty and filled again"]
-x = {label = ["第几个算子", "operator"]}
-y = {label = ["张量", "tensor"]}
+x = {label = ["已跑过的算子", "operators run so far"]}
+y = {label = ["算子与张量", "operators and tensors"]}
 [figure.segment.series]
 forward = ["bar", "前向", "forward"]
 recompute = ["bar", "重算", "recomputation"]
@@ -404,7 +420,12 @@ def foreign_random(
     return outputs, torch.equal(gradient(plain, x), gradient(again, x))
 
 
-def overwritten(linear: nn.Module, z: Tensor, overwrite: Callable[[Tensor], object]) -> bool:
+def overwritten(
+    linear: nn.Module,
+    z: Tensor,
+    overwrite: Callable[[Tensor], object],
+    wrap: Callable[[Forward, Tensor], Tensor] = safe,
+) -> bool:
     """Whether the gradient survives that the input is overwritten after the forward."""
 
     def function(x: Tensor) -> Tensor:
@@ -412,10 +433,30 @@ def overwritten(linear: nn.Module, z: Tensor, overwrite: Callable[[Tensor], obje
 
     expected = gradient(function(z * 1.0), z)
     x = z * 1.0
-    y = safe(function, x)
+    y = wrap(function, x)
     with torch.no_grad():
         overwrite(x)
     return torch.equal(expected, gradient(y, z))
+
+
+ELSEWHERE: tuple[Callable[[Forward, Tensor], Tensor], ...] = (
+    lambda function, x: safe(function, x=x),
+    lambda function, x: safe(lambda inputs: function(inputs[0]), [x]),
+    lambda function, x: safe(lambda: function(x)),
+)
+"""Ways to bring an input into a checkpoint, other than by position: by keyword, in a list, by a closure."""
+
+
+def surplus(x: Tensor, wrap: Callable[[Forward, Tensor], Tensor]) -> bool:
+    """Whether the gradient survives that what runs again has one operator more, at its begin."""
+    runs = 0
+
+    def function(x: Tensor) -> Tensor:
+        nonlocal runs
+        runs += 1
+        return (x if runs == 1 else x.exp()).sin().cos()
+
+    return torch.equal(gradient(x.sin().cos(), x), gradient(wrap(function, x), x))
 
 
 def stale_weights(config: Config, wrap: Callable[..., Tensor]) -> Tensor:
@@ -732,6 +773,10 @@ def try_changes(config: Config, x: Tensor, found: Findings) -> None:
     linear = nn.Linear(config.width, config.width).to(x.device)
     found["overwritten_input_raises"] = raises(lambda: overwritten(linear, x, lambda x: x.mul_(2)))
     found["overwritten_data_wrong"] = not overwritten(linear, x, lambda x: x.data.mul_(2))
+    found["overwritten_elsewhere_wrong"] = not any(
+        overwritten(linear, x, lambda x: x.mul_(2), wrap) for wrap in ELSEWHERE
+    )
+    found["surplus_wrong"] = not surplus(x, safe)
     found["changed_weights_raise_without"] = raises(lambda: stale_weights(config, call))
     found["changed_weights_accepted"] = bool(stale_weights(config, safe).isfinite().all())
     found["changed_shape_raises"] = raises(lambda: changed_shape(linear, x), CheckpointError)

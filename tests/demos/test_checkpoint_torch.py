@@ -13,10 +13,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointError, checkpoint
 
 from runnable_demos import checkpoint_torch
 from runnable_demos.checkpoint_torch import (
+    ELSEWHERE,
     PRESETS,
     SAVED,
     Norm,
@@ -31,6 +32,7 @@ from runnable_demos.checkpoint_torch import (
     run,
     safe,
     same,
+    surplus,
     whole,
 )
 from runnable_demos.lab.mechanisms import Lanes
@@ -55,7 +57,7 @@ def metrics(result: Result) -> dict[str, Metric]:
 def test_every_fact_of_the_card_holds(metrics: dict[str, Metric]) -> None:
     """All truth values: each difference is provoked, and shows."""
     facts = {name: m.value for name, m in metrics.items() if isinstance(m.value, bool)}
-    assert len(facts) == 16
+    assert len(facts) == 18
     assert all(facts.values()), facts
 
 
@@ -279,6 +281,24 @@ def test_an_input_left_alone_is_no_obstacle() -> None:
     assert overwritten(linear, z, lambda x: x.data.mul_(1))
     assert not overwritten(linear, z, lambda x: x.data.mul_(2))
     assert not raises(lambda: None)
+
+
+def test_an_input_is_guarded_by_position_alone() -> None:
+    """Overwritten in place it raises there, and nowhere else; left alone it harms none of the ways."""
+    linear, z = nn.Linear(4, 4), torch.randn(3, 4, requires_grad=True)
+    assert raises(lambda: overwritten(linear, z, lambda x: x.mul_(2)))
+    assert len(ELSEWHERE) == 3
+    for wrap in ELSEWHERE:
+        assert overwritten(linear, z, lambda x: None, wrap)
+        assert not overwritten(linear, z, lambda x: x.mul_(2), wrap)
+
+
+def test_a_surplus_is_noticed_only_without_early_stop() -> None:
+    """Run as it stands it is no obstacle; with an operator more it is wrong, and raises if all runs."""
+    x = torch.randn(3, requires_grad=True)
+    assert surplus(x, call)
+    assert not surplus(x, safe)
+    assert raises(lambda: surplus(x, whole), CheckpointError)
 
 
 def test_wrong_statistics_and_gradients_show(monkeypatch: pytest.MonkeyPatch) -> None:
