@@ -25,20 +25,25 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from statistics import median
 from time import perf_counter, process_time
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint_sequential, set_checkpoint_early_stop
+from torch.utils.flop_counter import flop_registry
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import count_flops, fake
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block
 from runnable_demos.models.stacks import (
@@ -157,6 +162,20 @@ block_no_early_stop = ["Transformer 块，不提前停", "block, no early stop"]
 frozen = ["权重全部冻结", "all weights frozen"]
 lora = ["LoRA", "LoRA"]
 frozen_bottom = ["只训练最后一层", "only the last layer trained"]
+
+[figure.steps]
+title = ["两个块的一步：哪个矩阵乘在何时执行", "A step of two blocks: which product runs when"]
+x = {label = ["已执行的 FLOPs / 一次前向", "FLOPs done / one forward"]}
+y = {label = ["做法", "way"]}
+[figure.steps.series]
+forward = ["bar", "前向", "forward"]
+recompute = ["bar", "重算", "recomputation"]
+backward = ["bar", "反向", "backward"]
+[figure.steps.places]
+none = ["不设", "none"]
+whole = ["重算到底", "to the end"]
+early = ["提前停止", "early stop"]
+kept = ["留最后一块", "last kept"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -281,6 +300,86 @@ def block_accounts(config: Config) -> dict[str, Account]:
     return accounts
 
 
+# --- which product runs when ---------------------------------------------------------------------
+
+PRODUCTS = ("q", "", "", "", "u", "d")
+"""The products of a block, in the order of its forward; each has two in the backward.
+
+Named are ``qkv``, ``up`` and ``down``; scores, values and ``proj`` are too small for a letter.
+"""
+
+
+class Products(TorchDispatchMode):
+    """Notes each product: its FLOPs, and whether it runs in the forward, in the backward, or again.
+
+    The backward runs with grad mode off; what runs again within it needs a graph, and has it on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.in_backward = False
+        self.log: list[tuple[str, int]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run the operation, and note it if it is a product."""
+        out = func(*args, **(kwargs or {}))
+        if count := flop_registry.get(func._overloadpacket):
+            again = "recompute" if torch.is_grad_enabled() else "backward"
+            kind = again if self.in_backward else "forward"
+            self.log.append((kind, int(count(*args, **(kwargs or {}), out_val=out))))
+        return out
+
+
+def log_products(forward: Forward, x: Tensor) -> list[tuple[str, int]]:
+    """All products of one step, in order."""
+    products = Products()
+    with products:
+        loss = forward(x).sum()
+        products.in_backward = True
+        loss.backward()
+    return products.log
+
+
+def product_spans(row: int, log: Sequence[tuple[str, int]], unit: int) -> list[Span]:
+    """One span for each product, those of the backward in pairs; ``unit`` FLOPs are one."""
+    spans: list[Span] = []
+    done = 0
+    for kind, run in groupby(log, key=lambda each: each[0]):
+        flops = [each for _, each in run]
+        names = PRODUCTS
+        if kind == "backward":
+            names = PRODUCTS[::-1]
+            flops = [sum(pair) for pair in zip(flops[::2], flops[1::2], strict=True)]
+        for number, each in enumerate(flops):
+            name = names[number % len(names)]
+            spans.append(Span(row, kind, done / unit, (done + each) / unit, name))
+            done += each
+    return spans
+
+
+def draw_products(config: Config, found: Mechanisms) -> None:
+    """Two blocks, a segment each: without checkpoints, run to the end, stopped early, the last one kept."""
+    blocks = [Block(config.hidden, config.heads) for _ in range(2)]
+    x = draw_input((1, config.tokens, config.hidden), "cpu")
+    each = partial(run_segments, blocks, (1, 1))
+    with sdpa_kernel(SDPBackend.MATH):
+        logs = {"none": log_products(partial(run_layers, blocks), x)}
+        with set_checkpoint_early_stop(False):
+            logs["whole"] = log_products(each, x)
+        logs["early"] = log_products(each, x)
+        logs["kept"] = log_products(partial(each, keep_last=True), x)
+    unit = sum(flops for kind, flops in logs["none"] if kind == "forward")
+    parts = [
+        span for row, log in enumerate(logs.values()) for span in product_spans(row, log, unit)
+    ]
+    found.lanes("steps", parts, rows=logs)
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+
 def timed_block(config: Config) -> tuple[int, int, int]:
     """Width, length and heads of the block that is timed: on a GPU the large one."""
     if config.device == "cuda":
@@ -335,7 +434,7 @@ def run(config: Config, progress: Progress) -> Result:
     """Count all, time one."""
     L, k = config.layers, config.segment
     timed_h, timed_n, _ = timed_block(config)
-    found = Findings(
+    found = Mechanisms(
         MEASURES, config, even=L // k, uneven=L // 2 - 1, timed_h=timed_h, timed_n=timed_n
     )
 
@@ -344,6 +443,7 @@ def run(config: Config, progress: Progress) -> Result:
         accounts = linear_accounts(config)
         progress(0.3, "transformer blocks")
         accounts |= block_accounts(config)
+        draw_products(config, found)
     uneven = accounts.pop("sequential_uneven")
     found["sequential_uneven_kept"] = L - uneven.recompute // (uneven.forward // L)
     for name, cost in accounts.items():

@@ -10,9 +10,9 @@ The model
     function again, with hooks that put the tensors into the holders in the order of saving, and
     stops by an exception when all are there. ``mini_checkpoint`` is that and the random state.
 
-    What runs again sees the world as it is then. Restored are the input, grad mode, autocast and
-    PyTorch's default random states. Not restored are other random states, buffers, weights,
-    globals, and the input's own storage where it was overwritten.
+    What runs again sees the world as it is then. Restored are the input, autocast and PyTorch's
+    default random states, and grad mode is on. Not restored are other random states, buffers,
+    weights, globals, and the input's own storage where it was overwritten.
 
 The measurement
     Each difference is provoked on purpose. Operators are counted where they run: in the forward,
@@ -21,28 +21,34 @@ The measurement
 The result
     Forty lines do what PyTorch does, to the bit and to the byte. BatchNorm counts each batch
     twice. NumPy's and one's own generators, and weights changed in between, give wrong gradients
-    without a word; an overwritten input and changed shapes raise.
+    without a word, and so do an input that was overwritten after it was passed by keyword, in a list
+    or by a closure, and a second run that saves more than the first. An input that was passed by
+    position, and changed shapes, raise.
 """
 
 from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import Node, saved_tensors_hooks
+from torch.utils import checkpoint as torch_checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointError, checkpoint, set_checkpoint_early_stop
 
 from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block
 from runnable_demos.models.stacks import (
@@ -117,7 +123,16 @@ non_reentrant_keeps_gradients = [
   "非重入：同样情形参数照样有梯度",
   "non-reentrant: in the same case the parameters get theirs",
 ]
-overwritten_input_raises = ["", "输入被原地改写：报错", "an input overwritten in place: raises"]
+overwritten_input_raises = [
+  "",
+  "按位置传的输入被原地改写：报错",
+  "an input passed by position, overwritten in place: raises",
+]
+overwritten_elsewhere_wrong = [
+  "",
+  "按关键字传、装在列表里、闭包带入的输入被原地改写：梯度都错，且没有报错",
+  "an input passed by keyword, in a list or by a closure, overwritten in place: wrong gradients, and nothing raises",
+]
 overwritten_data_wrong = [
   "",
   "经 .data 改写输入：梯度错，且没有报错",
@@ -132,6 +147,11 @@ changed_weights_accepted = [
   "",
   "设检查点，反向前改权重：照样算出梯度",
   "with a checkpoint, weights changed before the backward: a gradient comes out",
+]
+surplus_wrong = [
+  "",
+  "重算开头多一个不改形状的算子：梯度错，且没有报错",
+  "one operator more, of the same shape, when run again: the gradient is wrong, and nothing raises",
 ]
 changed_shape_raises = ["", "重算的形状不同：报错", "other shapes when run again: raises"]
 
@@ -188,6 +208,29 @@ again = ["bar", "重算", "run again"]
 safe = ["非重入", "non-reentrant"]
 whole = ["非重入，不提前停", "non-reentrant, no early stop"]
 reentrant = ["重入", "reentrant"]
+
+[figure.segment]
+title = ["一段前后：什么留着，什么先空着再补", "Around one segment: what is kept, what is left empty and filled again"]
+x = {label = ["已跑过的算子", "operators run so far"]}
+y = {label = ["算子与张量", "operators and tensors"]}
+[figure.segment.series]
+forward = ["bar", "前向", "forward"]
+recompute = ["bar", "重算", "recomputation"]
+backward = ["bar", "反向", "backward"]
+kept = ["bar", "留着的张量", "tensor that is kept"]
+empty = ["bar", "占位对象，空的", "placeholder, empty"]
+filled = ["bar", "补上，用掉为止", "filled, until used"]
+[figure.segment.places]
+plain = ["不设", "plain"]
+checkpointed = ["检查点", "checkpoint"]
+input = ["输入", "input"]
+rng = ["随机数", "RNG"]
+x = ["x", "x"]
+w1 = ["W₁", "W₁"]
+z = ["z", "z"]
+mask = ["掩码", "mask"]
+a = ["a", "a"]
+w2 = ["W₂", "W₂"]
 """
 
 
@@ -377,7 +420,12 @@ def foreign_random(
     return outputs, torch.equal(gradient(plain, x), gradient(again, x))
 
 
-def overwritten(linear: nn.Module, z: Tensor, overwrite: Callable[[Tensor], object]) -> bool:
+def overwritten(
+    linear: nn.Module,
+    z: Tensor,
+    overwrite: Callable[[Tensor], object],
+    wrap: Callable[[Forward, Tensor], Tensor] = safe,
+) -> bool:
     """Whether the gradient survives that the input is overwritten after the forward."""
 
     def function(x: Tensor) -> Tensor:
@@ -385,10 +433,30 @@ def overwritten(linear: nn.Module, z: Tensor, overwrite: Callable[[Tensor], obje
 
     expected = gradient(function(z * 1.0), z)
     x = z * 1.0
-    y = safe(function, x)
+    y = wrap(function, x)
     with torch.no_grad():
         overwrite(x)
     return torch.equal(expected, gradient(y, z))
+
+
+ELSEWHERE: tuple[Callable[[Forward, Tensor], Tensor], ...] = (
+    lambda function, x: safe(function, x=x),
+    lambda function, x: safe(lambda inputs: function(inputs[0]), [x]),
+    lambda function, x: safe(lambda: function(x)),
+)
+"""Ways to bring an input into a checkpoint, other than by position: by keyword, in a list, by a closure."""
+
+
+def surplus(x: Tensor, wrap: Callable[[Forward, Tensor], Tensor]) -> bool:
+    """Whether the gradient survives that what runs again has one operator more, at its begin."""
+    runs = 0
+
+    def function(x: Tensor) -> Tensor:
+        nonlocal runs
+        runs += 1
+        return (x if runs == 1 else x.exp()).sin().cos()
+
+    return torch.equal(gradient(x.sin().cos(), x), gradient(wrap(function, x), x))
 
 
 def stale_weights(config: Config, wrap: Callable[..., Tensor]) -> Tensor:
@@ -444,6 +512,166 @@ def runs_of_two_backwards(linear: nn.Module, x: Tensor) -> int:
     y.sum().backward(retain_graph=True)
     y.sum().backward()
     return runs
+
+
+# --- around one segment --------------------------------------------------------------------------
+
+SAVED = ("x", "w1", "z", "mask", "a", "w2")
+"""What Linear, GELU, dropout, Linear save, in the order of saving."""
+
+
+class Watch(TorchDispatchMode):
+    """Counts operators from the begin of a segment on, and notes what happens after how many.
+
+    Views do not count. ``what`` are the operators themselves: of the forward, of the second run of
+    the segment, of the backward, or of neither (the loss).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.inside = self.in_backward = False
+        self.what: list[str] = []
+        self.born: list[int] = []  # of each saved tensor, or of the placeholder in its stead
+        self.filled: dict[int, int] = {}  # by the number of the saved tensor
+        self.used: dict[int, int] = {}
+        self.kept: dict[str, tuple[int, int]] = {}  # the input, the random state: from, until
+
+    @property
+    def now(self) -> int:
+        """Operators so far."""
+        return len(self.what)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run the operator; count it, once the segment has begun."""
+        out = func(*args, **(kwargs or {}))
+        if (self.inside or self.what) and not func.is_view:
+            run = "recompute" if self.inside else "backward"
+            outside = "forward" if self.inside else "other"
+            self.what.append(run if self.in_backward else outside)
+        return out
+
+    def save(self) -> int:
+        """The number of a tensor that is saved now."""
+        self.born.append(self.now)
+        return len(self.born) - 1
+
+    def keep(self, name: str, tensor: Tensor) -> None:
+        """Note until when ``tensor`` is alive."""
+        begin = self.now
+
+        def end() -> None:
+            self.kept[name] = (begin, self.now)
+
+        weakref.finalize(tensor.untyped_storage(), end)
+
+
+@contextmanager
+def watched_placeholders(watch: Watch) -> Iterator[None]:
+    """Within, PyTorch's own placeholders tell ``watch`` when they are made, filled and used.
+
+    So does the random state that the forward keeps; the second run fetches one of its own.
+    """
+
+    class Handles(dict[int, Any]):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def __setitem__(self, key: int, handle: Any) -> None:
+            super().__setitem__(key, handle)
+            (watch.used if handle is None else watch.filled)[self.number] = watch.now
+
+    class Placeholder(torch_checkpoint._Holder):
+        def __init__(self) -> None:
+            self.handles = Handles(watch.save())
+
+    fetch = torch.get_rng_state
+
+    def fetch_and_keep() -> Tensor:
+        state = fetch()
+        if not watch.in_backward:
+            watch.keep("rng", state)
+        return state
+
+    with (
+        mock.patch.object(torch_checkpoint, "_Holder", Placeholder),
+        mock.patch.object(torch, "get_rng_state", fetch_and_keep),
+    ):
+        yield
+
+
+def watch_segment(config: Config, checkpointed: bool) -> Watch:
+    """Linear, GELU, dropout, Linear: one forward and backward, every saved tensor followed."""
+    width = config.width
+    first, last = nn.Linear(width, width), nn.Linear(width, width)
+    watch = Watch()
+
+    def segment(x: Tensor) -> Tensor:
+        watch.inside = True
+        try:
+            return last(F.dropout(F.gelu(first(x)), 0.1))  # type: ignore[no-any-return]
+        finally:
+            watch.inside = False
+
+    def pack(tensor: Tensor) -> tuple[int, Tensor]:
+        return watch.save(), tensor
+
+    def unpack(saved: tuple[int, Tensor]) -> Tensor:
+        watch.used[saved[0]] = watch.now
+        return saved[1]
+
+    x = torch.randn(config.batch, width, requires_grad=True).clone()
+    one = torch.ones(())
+    with watch:
+        if checkpointed:
+            watch.keep("input", x)
+            with watched_placeholders(watch):
+                y = safe(segment, x)
+                loss = y.sum()
+                del x, y
+                watch.in_backward = True
+                loss.backward(one)
+        else:
+            with saved_tensors_hooks(pack, unpack):
+                y = segment(x)
+            loss = y.sum()
+            del x, y
+            watch.in_backward = True
+            loss.backward(one)
+    return watch
+
+
+def segment_spans(watch: Watch, first: int) -> tuple[list[Span], list[str]]:
+    """A row of operators, ``first``; the input and the random state, if kept apart; each saved tensor."""
+    spans = []
+    for kind in ("forward", "recompute", "backward"):
+        if kind in watch.what:
+            begin = watch.what.index(kind)
+            spans.append(Span(first, kind, begin, begin + watch.what.count(kind)))
+    rows = ["checkpointed" if watch.filled else "plain"]
+    for name, (begin, end) in sorted(watch.kept.items()):
+        spans.append(Span(first + len(rows), "kept", begin, end))
+        rows.append(name)
+    for number, born in enumerate(watch.born):
+        row, used = first + len(rows), watch.used[number] + 1  # by the operator that follows
+        if watch.filled:
+            filled = watch.filled[number]
+            spans += [Span(row, "empty", born, filled), Span(row, "filled", filled, used)]
+        else:
+            spans.append(Span(row, "kept", born, used))
+        rows.append(SAVED[number])
+    return spans, rows
+
+
+def draw_segment(config: Config, found: Mechanisms) -> None:
+    """One segment without a checkpoint and, below, within PyTorch's."""
+    with torch.random.fork_rng(devices=[]):  # what is tried later sees the same random numbers
+        plain, checkpointed = (watch_segment(config, which) for which in (False, True))
+    above, names = segment_spans(plain, 0)
+    below, more = segment_spans(checkpointed, len(names))
+    found.lanes("segment", [*above, *below], rows=[*names, *more])
 
 
 # --- what is measured ----------------------------------------------------------------------------
@@ -545,6 +773,10 @@ def try_changes(config: Config, x: Tensor, found: Findings) -> None:
     linear = nn.Linear(config.width, config.width).to(x.device)
     found["overwritten_input_raises"] = raises(lambda: overwritten(linear, x, lambda x: x.mul_(2)))
     found["overwritten_data_wrong"] = not overwritten(linear, x, lambda x: x.data.mul_(2))
+    found["overwritten_elsewhere_wrong"] = not any(
+        overwritten(linear, x, lambda x: x.mul_(2), wrap) for wrap in ELSEWHERE
+    )
+    found["surplus_wrong"] = not surplus(x, safe)
     found["changed_weights_raise_without"] = raises(lambda: stale_weights(config, call))
     found["changed_weights_accepted"] = bool(stale_weights(config, safe).isfinite().all())
     found["changed_shape_raises"] = raises(lambda: changed_shape(linear, x), CheckpointError)
@@ -556,11 +788,12 @@ def try_changes(config: Config, x: Tensor, found: Findings) -> None:
 def run(config: Config, progress: Progress) -> Result:
     """The forty lines against PyTorch; operators counted; every difference provoked."""
     warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     progress(0.0, "forty lines")
     compare_forty_lines(config, found)
     progress(0.3, "operators")
     compare_implementations(config, found)
+    draw_segment(config, found)
     progress(0.5, "differences")
     compare_batch_norms(config, found)
     x = torch.randn(config.batch, config.width, device=config.device, requires_grad=True)

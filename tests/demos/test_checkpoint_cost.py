@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from runnable_demos.checkpoint_cost import PRESETS, run
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Metric, Result
 
 CONFIG = PRESETS["small"]
@@ -110,3 +111,42 @@ def test_the_bars_are_forwards(result: Result) -> None:
     assert backward.y[5] == 1.0
     assert recompute.y[:3] == (1.0, (K - 1) / K, (L - K) / L)
     assert recompute.y[7] == 1 / L
+
+
+def test_lanes_show_every_product_and_what_is_left_out(result: Result) -> None:
+    """By hand, N = h: products of 6, 2, 2, 2, 8 and 8 N h² a block; the backward has two of each, the last first."""
+    assert CONFIG.tokens == CONFIG.hidden
+    forward = [("q", 6), ("", 2), ("", 2), ("", 2), ("u", 8), ("d", 8)]
+    backward = [(name, 2 * size) for name, size in reversed(forward)]
+    F = [("forward", *each) for each in forward]
+    B = [("backward", *each) for each in backward]
+    R = [("recompute", *each) for each in forward]
+    stopped = R[:-1]  # nobody's backward needs what ``down`` returns
+    expected = {
+        0: [*F, *F, *B, *B],
+        1: [*F, *F, *R, *B, *R, *B],
+        2: [*F, *F, *stopped, *B, *stopped, *B],
+        3: [*F, *F, *B, *stopped, *B],
+    }
+    figure = next(figure for figure in result.figures if isinstance(figure, Lanes))
+    for row, parts in expected.items():
+        at = Fraction(0)
+        spans = [span for span in figure.spans if span.row == row]
+        for span, (kind, name, size) in zip(spans, parts, strict=True):
+            assert (span.kind, span.label) == (kind, name)
+            assert span.start == pytest.approx(float(at))
+            at += Fraction(size, 56)
+            assert span.end == pytest.approx(float(at))
+    assert [row.name for row in figure.y.categories] == ["none", "whole", "early", "kept"]
+
+
+def test_the_lanes_are_as_long_as_the_overheads_say(
+    result: Result, metrics: dict[str, Metric]
+) -> None:
+    """What another counter found for a block: a step of three forwards, and its share again."""
+    figure = next(figure for figure in result.figures if isinstance(figure, Lanes))
+    ends = [max(span.end for span in figure.spans if span.row == row) for row in range(4)]
+    block = metrics["block_overhead"].value
+    whole = metrics["block_no_early_stop_overhead"].value
+    expected = [3, 3 * (1 + whole), 3 * (1 + block), 3 * (1 + block / 2)]
+    assert ends == pytest.approx(expected, rel=1e-12)

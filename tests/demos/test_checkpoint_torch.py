@@ -6,19 +6,20 @@ import ast
 import inspect
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointError, checkpoint
 
 from runnable_demos import checkpoint_torch
 from runnable_demos.checkpoint_torch import (
+    ELSEWHERE,
     PRESETS,
-    AllThere,
-    Holder,
+    SAVED,
     Norm,
     batch_norm,
     call,
@@ -31,8 +32,10 @@ from runnable_demos.checkpoint_torch import (
     run,
     safe,
     same,
+    surplus,
     whole,
 )
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Metric, Result
 from runnable_demos.models.gpt import Block
 
@@ -54,7 +57,7 @@ def metrics(result: Result) -> dict[str, Metric]:
 def test_every_fact_of_the_card_holds(metrics: dict[str, Metric]) -> None:
     """All truth values: each difference is provoked, and shows."""
     facts = {name: m.value for name, m in metrics.items() if isinstance(m.value, bool)}
-    assert len(facts) == 16
+    assert len(facts) == 18
     assert all(facts.values()), facts
 
 
@@ -92,33 +95,69 @@ def test_the_mini_checkpoint_keeps_nothing_of_the_inside() -> None:
     y.sum().backward()
 
 
-def test_the_code_on_the_card_is_the_demos() -> None:
-    """Both languages print it, without annotations, comments and assertions; it runs as it stands."""
+def test_the_code_on_the_card_does_what_the_demos_does() -> None:
+    """Both languages print one fence; it runs, has the demo's functions, and gives its gradients."""
     root = Path(__file__).parents[2]
     card = (root / "cards/deep-learning/checkpoint-torch.md").read_text(encoding="utf-8")
-    blocks = [part.split("```")[0] for part in card.split("```python\n")[1:]]
-    assert len(blocks) == 2
-    assert len(set(blocks)) == 1
-    names = {
-        "torch": torch,
-        "weakref": weakref,
-        "saved_tensors_hooks": torch.autograd.graph.saved_tensors_hooks,
-        "Holder": Holder,
-        "AllThere": AllThere,
-    }
-    exec(blocks[0], names)  # the card's own words
-    printed = ast.parse(blocks[0])
-    own = ast.parse(inspect.getsource(mini_checkpoint))
-    assert [n.name for n in ast.walk(printed) if isinstance(n, ast.FunctionDef)] == [
-        n.name for n in ast.walk(own) if isinstance(n, ast.FunctionDef)
-    ]
+    fences = [part.split("```")[0] for part in card.split("```python run\n")[1:]]
+    code = next(fence for fence in fences if "mini_checkpoint" in fence)
+    assert fences.count(code) == 2
+    names: dict[str, Any] = {}
+    exec(code, names)  # the card's own words
+    printed, own = ast.parse(code), ast.parse(inspect.getsource(mini_checkpoint))
+    functions = [n.name for n in ast.walk(own) if isinstance(n, ast.FunctionDef)]
+    assert set(functions) <= {n.name for n in ast.walk(printed) if isinstance(n, ast.FunctionDef)}
     x = torch.randn(5, 4, requires_grad=True)
     layers = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Dropout(0.5))
     gradients = []
-    for way in (lambda f, x: f(x), names["mini_checkpoint"]):
+    for way in (lambda f, x: f(x), names["mini_checkpoint"], mini_checkpoint):
         torch.manual_seed(1)
         gradients.append(torch.autograd.grad(way(layers, x).square().sum(), x)[0])
-    assert torch.equal(*gradients)
+    assert torch.equal(gradients[0], gradients[1])
+    assert torch.equal(gradients[0], gradients[2])
+
+
+def test_what_a_segment_saves_is_what_the_lanes_are_called() -> None:
+    """In order: input and weight, the input of GELU, the mask, input and weight again."""
+    first, last = nn.Linear(6, 6), nn.Linear(6, 6)
+    x = torch.randn(5, 6, requires_grad=True)
+    saved: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(tensor.detach())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        last(F.dropout(F.gelu(first(x)), 0.1))
+    assert SAVED == ("x", "w1", "z", "mask", "a", "w2")
+    assert len(saved) == len(SAVED)
+    assert saved[0].data_ptr() == x.data_ptr()
+    assert saved[1].data_ptr() == first.weight.data_ptr()
+    assert torch.equal(saved[2], first(x))
+    assert torch.equal(saved[4], F.gelu(first(x)) * saved[3])
+    assert saved[5].data_ptr() == last.weight.data_ptr()
+
+
+def test_lanes_show_what_is_kept_and_what_is_filled_again(result: Result) -> None:
+    """Counted by hand, in operators that are no views.
+
+    Forward: addmm, gelu, four of dropout, addmm; then the sum. Backward: two mm and a sum, the
+    mask's mul, gelu_backward, two mm and a sum. The second run stops before its last addmm.
+    """
+    figure = next(figure for figure in result.figures if isinstance(figure, Lanes))
+    saved = [0, 0, 1, 5, 6, 6]  # operators before each is saved
+    used = [6, 6, 5, 4, 1, 1]  # operators of the backward until each is used
+    expected = {(0, "forward", 0, 7), (0, "backward", 8, 16)}
+    for n in range(6):
+        expected.add((1 + n, "kept", saved[n], 8 + used[n]))
+    expected |= {(7, "forward", 0, 7), (7, "recompute", 8, 14), (7, "backward", 14, 22)}
+    expected |= {(8, "kept", 0, 22), (9, "kept", 0, 22)}  # input, random state
+    for n in range(6):
+        expected.add((10 + n, "empty", saved[n], 8 + saved[n]))
+        expected.add((10 + n, "filled", 8 + saved[n], 14 + used[n]))
+    assert {(s.row, s.kind, s.start, s.end) for s in figure.spans} == expected
+    names = [row.name for row in figure.y.categories]
+    assert names == ["plain", *SAVED, "checkpointed", "input", "rng", *SAVED]
 
 
 def test_operators_are_counted_where_they_run() -> None:
@@ -242,6 +281,24 @@ def test_an_input_left_alone_is_no_obstacle() -> None:
     assert overwritten(linear, z, lambda x: x.data.mul_(1))
     assert not overwritten(linear, z, lambda x: x.data.mul_(2))
     assert not raises(lambda: None)
+
+
+def test_an_input_is_guarded_by_position_alone() -> None:
+    """Overwritten in place it raises there, and nowhere else; left alone it harms none of the ways."""
+    linear, z = nn.Linear(4, 4), torch.randn(3, 4, requires_grad=True)
+    assert raises(lambda: overwritten(linear, z, lambda x: x.mul_(2)))
+    assert len(ELSEWHERE) == 3
+    for wrap in ELSEWHERE:
+        assert overwritten(linear, z, lambda x: None, wrap)
+        assert not overwritten(linear, z, lambda x: x.mul_(2), wrap)
+
+
+def test_a_surplus_is_noticed_only_without_early_stop() -> None:
+    """Run as it stands it is no obstacle; with an operator more it is wrong, and raises if all runs."""
+    x = torch.randn(3, requires_grad=True)
+    assert surplus(x, call)
+    assert not surplus(x, safe)
+    assert raises(lambda: surplus(x, whole), CheckpointError)
 
 
 def test_wrong_statistics_and_gradients_show(monkeypatch: pytest.MonkeyPatch) -> None:
