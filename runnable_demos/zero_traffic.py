@@ -17,7 +17,8 @@ The model
 
 The measurement
     Real ranks train a stack of equal matrices. A dispatch mode lists each collective of the third step
-    with the bytes of its message. The ring is executed by hand, and what it sends is counted.
+    with the bytes of its message. The ring is executed by hand, what it sends is counted, and each hop
+    notes where in the message the part lies that it sends.
 
 The result
     2, 2 and 3, but 3 for PyTorch's stage 1: ZeroRedundancyOptimizer leaves DDP's all-reduce as it is
@@ -26,10 +27,11 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -38,7 +40,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.nn.parallel import DistributedDataParallel
 
 from runnable_demos.lab import collectives, ranks
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models import zero
 
@@ -157,6 +160,17 @@ stage2_by_hand = ["阶段 2 · 手写", "stage 2 · by hand"]
 stage2 = ["阶段 2 · FSDP2 不重新分片", "stage 2 · FSDP2, no resharding"]
 stage3 = ["阶段 3 · FSDP2", "stage 3 · FSDP2"]
 
+[figure.ring]
+title = [
+  "环上的 all-reduce：{ranks} 个进程各在第几跳发出第几块",
+  "An all-reduce on a ring: which part each of {ranks} ranks sends in which hop",
+]
+x = {label = ["第几跳", "hop"]}
+y = {label = ["进程", "rank"]}
+[figure.ring.series]
+reduce_scatter = ["bar", "reduce-scatter：发出部分和", "reduce-scatter: partial sums are sent"]
+all_gather = ["bar", "all-gather：发出完整的和", "all-gather: complete sums are sent"]
+
 [figure.accumulation]
 title = ["微批越多，阶段 3 收集得越多", "With more micro-batches, stage 3 gathers more"]
 x = {label = ["每步的微批数 m", "micro-batches a step, m"], scale = "log2"}
@@ -188,24 +202,28 @@ PRESETS = {"small": Config(ranks=2, layers=3, width=16), "full": Config()}
 # --- a ring by hand ------------------------------------------------------------------------------
 
 
-def reduce_scatter(parts: list[Tensor]) -> None:
-    """N − 1 hops: rank r passes on part r − t and adds what arrives; in the end it owns part r + 1."""
+def reduce_scatter(parts: list[Tensor]) -> list[int]:
+    """N − 1 hops: rank r passes on part r − t and adds what arrives; in the end it owns part r + 1.
+
+    The parts that this rank sent, hop by hop.
+    """
     N, rank = dist.get_world_size(), dist.get_rank()
     arriving = torch.empty_like(parts[0])
+    sent = []
     for t in range(N - 1):
-        pass_on(parts[(rank - t) % N], arriving)
+        sent.append(pass_on(parts[(rank - t) % N], arriving))
         parts[(rank - t - 1) % N] += arriving
+    return sent
 
 
-def all_gather(parts: list[Tensor]) -> None:
+def all_gather(parts: list[Tensor]) -> list[int]:
     """N − 1 hops: the part that is complete is passed on, starting with one's own, r + 1."""
     N, rank = dist.get_world_size(), dist.get_rank()
-    for t in range(N - 1):
-        pass_on(parts[(rank + 1 - t) % N], parts[(rank - t) % N])
+    return [pass_on(parts[(rank + 1 - t) % N], parts[(rank - t) % N]) for t in range(N - 1)]
 
 
-def pass_on(sending: Tensor, arriving: Tensor) -> None:
-    """One hop: send to the next rank and receive from the one before.
+def pass_on(sending: Tensor, arriving: Tensor) -> int:
+    """One hop: send to the next rank and receive from the one before. Which part of the message it sent.
 
     Both are handed over at once. NCCL does what two ranks say to one another in order, and a send
     that waited for its receive before the receive was issued would wait for ever.
@@ -217,9 +235,10 @@ def pass_on(sending: Tensor, arriving: Tensor) -> None:
     ]
     for work in dist.batch_isend_irecv(hop):
         work.wait()
+    return sending.storage_offset() // sending.numel()  # read off where it lies in the message
 
 
-def ring(device: str) -> dict[str, float | bool]:
+def ring(device: str) -> dict[str, Any]:
     """Bytes sent over bytes of the message for both halves, and whether the sum is that of all-reduce."""
     N, rank = dist.get_world_size(), dist.get_rank()
     # Small whole numbers, so that every order of adding gives the same fp32 sums.
@@ -228,13 +247,14 @@ def ring(device: str) -> dict[str, float | bool]:
     dist.all_reduce(expected)
     parts = list(message.chunk(N))
     with collectives.Collectives() as first:
-        reduce_scatter(parts)
+        partial_sums = reduce_scatter(parts)
     with collectives.Collectives() as second:
-        all_gather(parts)
+        complete_sums = all_gather(parts)
     return {
         "reduce_scatter": first.nbytes("send") / message.nbytes,
         "all_gather": second.nbytes("send") / message.nbytes,
         "equal": torch.equal(message, expected),
+        "sent": {"reduce_scatter": partial_sums, "all_gather": complete_sums},
     }
 
 
@@ -350,7 +370,7 @@ PAPER = {"stage0": 2, "stage1": 2, "stage2_by_hand": 2, "stage2": 2, "stage3": 3
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once, and read off what rank 0 said; all ranks say the same."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.zero_traffic", config.ranks, asdict(config))
     report = reports[0]
@@ -397,8 +417,20 @@ def run(config: Config, progress: Progress) -> Result:
     found["ring_all_gather"] = max(r["all_gather"] for r in rings)
     found["ring_all_reduce"] = max(r["reduce_scatter"] + r["all_gather"] for r in rings)
     found["ring_equals_all_reduce"] = all(r["equal"] for r in rings)
+    found.lanes("ring", hops([r["sent"] for r in rings]), rows=range(config.ranks))
     progress(1.0, "done")
     return found.result()
+
+
+def hops(sent: Sequence[Mapping[str, Sequence[int]]]) -> list[Span]:
+    """What each rank sent, hop after hop, both halves end to end; parts and hops count from 1."""
+    return [
+        Span(rank, half, hop - 0.5, hop + 0.5, str(part + 1))
+        for rank, halves in enumerate(sent)
+        for hop, (half, part) in enumerate(
+            ((half, part) for half, parts in halves.items() for part in parts), start=1
+        )
+    ]
 
 
 if __name__ == "__main__":
