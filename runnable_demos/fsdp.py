@@ -38,7 +38,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, UntypedStorage, nn
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -115,6 +115,24 @@ checkpoint_all_extra_units = [
 [[method]]
 kind = "exact"
 how = [
+  "第二步的实时峰值减去分片（分片与其梯度仍是 fp32），空批，除以一个单元的参数以 bf16 存放的字节",
+  "live peak of step two above the shards, which stay fp32 with their gradients, empty batch, over the bytes of a unit's parameters in bf16",
+]
+[method.metrics]
+bf16_extra_units = [
+  "",
+  "反向，以 bf16 收集、计算和归约：分片之外有几个 bf16 单元",
+  "backward, gathered, computed and reduced in bf16: bf16 units beside the shards",
+]
+bf16_reduce_fp32_extra_units = [
+  "",
+  "反向，以 bf16 收集和计算、以 fp32 归约：分片之外有几个 bf16 单元",
+  "backward, gathered and computed in bf16, reduced in fp32: bf16 units beside the shards",
+]
+
+[[method]]
+kind = "exact"
+how = [
   "第二步全部 all-gather 的字节除以 Ψ 的字节",
   "bytes of all all-gathers of step two over those of Ψ",
 ]
@@ -175,7 +193,7 @@ y = {label = ["字节", "bytes"], unit = "B"}
 shards = ["area", "参数与优化器的分片", "shards of parameters and optimizer"]
 activations = ["area", "激活", "activations"]
 gathered = ["area", "收集的单元、缓冲区与梯度", "gathered units, buffers and gradients"]
-"""
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -374,13 +392,16 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
     torch.manual_seed(config.seed + dist.get_rank())
     batch = torch.randn(config.rows, width, device=device)
 
-    def stack(sizes: Sequence[int]) -> Callable[[], zero.Wrapped]:
-        return lambda: zero.fsdp(units(sizes, width, device))
+    def stack(sizes: Sequence[int], **options: Any) -> Callable[[], zero.Wrapped]:
+        return lambda: zero.fsdp(units(sizes, width, device), **options)
 
     report: dict[str, Any] = {
         f"units_{n}": asdict(peaks(stack([L // n] * n), empty)) for n in splits(L)
     }
     report["no_prefetch"] = asdict(peaks(stack([1] * L), empty, no_prefetch))
+    for name, reduced in (("bf16", None), ("bf16_reduce_fp32", torch.float32)):
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduced)
+        report[name] = asdict(peaks(stack([1] * L, mp_policy=policy), empty))
     # One unit of half the layers among small ones, as an embedding is.
     sizes = [1] * (L // 4) + [L // 2] + [1] * (L // 4)
     report["lopsided"] = asdict(peaks(stack(sizes), empty))
@@ -421,6 +442,8 @@ def run(config: Config, progress: Progress) -> Result:
     found["ranks_agree"] = all(r[f"units_{L}"] == finest for r in reports)
 
     found["no_prefetch_extra_units"] = extra("no_prefetch", layer)
+    found["bf16_extra_units"] = extra("bf16", layer // 2)
+    found["bf16_reduce_fp32_extra_units"] = extra("bf16_reduce_fp32", layer // 2)
     found["lopsided_extra_units"] = extra("lopsided", layer * (L // 2))
     found["peak_lopsided"] = report["lopsided"]["backward"] / parameters
     whole = [extra("units_1", 4 * parameters, when) for when in ("forward", "backward")]

@@ -97,6 +97,15 @@ def test_backward_holds_almost_four_units_or_three(
     assert 0 <= value(result, f"{metric}_extra_units") - ledger <= SCALARS / LAYER
 
 
+@pytest.mark.parametrize(("metric", "reducing"), [("bf16", 1), ("bf16_reduce_fp32", 2)])
+def test_bf16_halves_the_buffers_and_not_the_shards(
+    result: Result, metric: str, reducing: int
+) -> None:
+    """Parameters, gradient, a buffer gathered and one reduced; two fp32 gradient shards are to come."""
+    ledger = 3 + reducing - 2 * 2 / N
+    assert 0 <= value(result, f"{metric}_extra_units") - ledger <= 2 * SCALARS / LAYER
+
+
 def test_the_largest_unit_decides(result: Result) -> None:
     """A unit of half the layers among single ones: twice itself and one neighbour on each side."""
     big = LAYERS // 2
