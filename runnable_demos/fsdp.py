@@ -73,7 +73,7 @@ rest = [
   "between steps: shards of parameters and optimizer states",
 ]
 states = ["B/param", "反向结束：三类状态的分片", "after the backward: shards of all three states"]
-peak_layer_units = ["B/param", "峰值，每层一个单元", "peak, one unit a layer"]
+peak_layer_units = ["B/param", "峰值，每层一个单元", "peak, one unit per layer"]
 peak_lopsided = ["B/param", "峰值，一半参数在一个单元里", "peak, half in one unit"]
 peak_one_unit = ["B/param", "峰值，整个模型一个单元", "peak, the whole model in one unit"]
 
@@ -121,12 +121,12 @@ how = [
 [method.metrics]
 bf16_extra_units = [
   "",
-  "反向，以 bf16 收集、计算和归约：分片之外有几个 bf16 单元",
+  "反向，以 bf16 做 all-gather、计算和归约：分片之外有几个 bf16 单元",
   "backward, gathered, computed and reduced in bf16: bf16 units beside the shards",
 ]
 bf16_reduce_fp32_extra_units = [
   "",
-  "反向，以 bf16 收集和计算、以 fp32 归约：分片之外有几个 bf16 单元",
+  "反向，以 bf16 做 all-gather 和计算、以 fp32 归约：分片之外有几个 bf16 单元",
   "backward, gathered and computed in bf16, reduced in fp32: bf16 units beside the shards",
 ]
 
@@ -137,15 +137,15 @@ how = [
   "bytes of all all-gathers of step two over those of Ψ",
 ]
 [method.metrics]
-gathers = ["", "每步收集全部参数几次", "times that all parameters are gathered in a step"]
+gathers = ["", "每步把全部参数 all-gather 几次", "times that all parameters are gathered in a step"]
 gathers_checkpoint_each = [
   "",
-  "逐单元做检查点：每步收集全部参数几次",
+  "逐单元做检查点：每步把全部参数 all-gather 几次",
   "a checkpoint around each unit: the same",
 ]
 gathers_checkpoint_all = [
   "",
-  "一个检查点包住全部单元：每步收集全部参数几次",
+  "一个检查点包住全部单元：每步把全部参数 all-gather 几次",
   "one checkpoint around all units: the same",
 ]
 
@@ -161,7 +161,7 @@ title = [
   "Peak over the number of units, N = {ranks}, fp32 with Adam",
 ]
 x = {label = ["单元数", "units"], scale = "log2"}
-y = {label = ["字节/参数", "bytes a parameter"], unit = "B/param"}
+y = {label = ["字节/参数", "bytes per parameter"], unit = "B/param"}
 [figure.units.series]
 shards = ["theory", "分片", "shards"]
 textbook = ["theory", "分片 + 1 个单元", "shards + 1 unit"]
@@ -192,7 +192,7 @@ y = {label = ["字节", "bytes"], unit = "B"}
 [figure.timeline.series]
 shards = ["area", "参数与优化器的分片", "shards of parameters and optimizer"]
 activations = ["area", "激活", "activations"]
-gathered = ["area", "收集的单元、缓冲区与梯度", "gathered units, buffers and gradients"]
+gathered = ["area", "完整的单元、缓冲区与梯度", "gathered units, buffers and gradients"]
 """  # noqa: E501 - a method is said on one line
 
 

@@ -59,19 +59,19 @@ how = [
   "bytes of all collectives of step three over those of Ψ, an all-reduce twice: units of Ψ(N−1)/N",
 ]
 [method.metrics]
-stage0_volume = ["", "阶段 0 · DDP：每步通信量", "stage 0 · DDP: volume a step"]
+stage0_volume = ["", "阶段 0 · DDP：每步通信量", "stage 0 · DDP: volume per step"]
 stage1_volume = [
   "",
   "阶段 1 · ZeroRedundancyOptimizer：每步通信量",
-  "stage 1 · ZeroRedundancyOptimizer: volume a step",
+  "stage 1 · ZeroRedundancyOptimizer: volume per step",
 ]
-stage2_by_hand_volume = ["", "阶段 2 · 手写：每步通信量", "stage 2 · by hand: volume a step"]
+stage2_by_hand_volume = ["", "阶段 2 · 手写：每步通信量", "stage 2 · by hand: volume per step"]
 stage2_volume = [
   "",
   "阶段 2 · FSDP2 不重新分片：每步通信量",
-  "stage 2 · FSDP2, no resharding: volume a step",
+  "stage 2 · FSDP2, no resharding: volume per step",
 ]
-stage3_volume = ["", "阶段 3 · FSDP2：每步通信量", "stage 3 · FSDP2: volume a step"]
+stage3_volume = ["", "阶段 3 · FSDP2：每步通信量", "stage 3 · FSDP2: volume per step"]
 stage1_all_reduce = [
   "",
   "ZeroRedundancyOptimizer：其中的 all-reduce（算两遍）",
@@ -88,24 +88,24 @@ stage3_over_ddp = ["", "阶段 3 的通信量是 DDP 的几倍", "volume of stag
 stage3_keep_last_volume = [
   "",
   "阶段 3，最后一个单元不重新分片：每步通信量",
-  "stage 3, last unit not resharded: volume a step",
+  "stage 3, last unit not resharded: volume per step",
 ]
-stage0_m2_volume = ["", "阶段 0，2 个微批：每步通信量", "stage 0, 2 micro-batches: volume a step"]
-stage0_m4_volume = ["", "阶段 0，4 个微批：每步通信量", "stage 0, 4 micro-batches: volume a step"]
-stage2_m2_volume = ["", "阶段 2，2 个微批：每步通信量", "stage 2, 2 micro-batches: volume a step"]
-stage2_m4_volume = ["", "阶段 2，4 个微批：每步通信量", "stage 2, 4 micro-batches: volume a step"]
-stage3_m2_volume = ["", "阶段 3，2 个微批：每步通信量", "stage 3, 2 micro-batches: volume a step"]
-stage3_m4_volume = ["", "阶段 3，4 个微批：每步通信量", "stage 3, 4 micro-batches: volume a step"]
+stage0_m2_volume = ["", "阶段 0，2 个微批：每步通信量", "stage 0, 2 micro-batches: volume per step"]
+stage0_m4_volume = ["", "阶段 0，4 个微批：每步通信量", "stage 0, 4 micro-batches: volume per step"]
+stage2_m2_volume = ["", "阶段 2，2 个微批：每步通信量", "stage 2, 2 micro-batches: volume per step"]
+stage2_m4_volume = ["", "阶段 2，4 个微批：每步通信量", "stage 2, 4 micro-batches: volume per step"]
+stage3_m2_volume = ["", "阶段 3，2 个微批：每步通信量", "stage 3, 2 micro-batches: volume per step"]
+stage3_m4_volume = ["", "阶段 3，4 个微批：每步通信量", "stage 3, 4 micro-batches: volume per step"]
 
 [[method]]
 kind = "exact"
 how = [
   "第三步里全部集合通信的字节除以参数个数；乘 (N−1)/N 即环上每个进程发送的",
-  "bytes of all collectives of step three a parameter; (N−1)/N of it is sent by a rank",
+  "bytes of all collectives of step three per parameter; (N−1)/N of it is sent by a rank",
 ]
 [method.metrics]
-stage3_fp32_bytes = ["B/param", "阶段 3，fp32：每步通信", "stage 3, fp32: a step"]
-stage3_bf16_bytes = ["B/param", "阶段 3，bf16 参数：每步通信", "stage 3, bf16 parameters: a step"]
+stage3_fp32_bytes = ["B/param", "阶段 3，fp32：每步通信", "stage 3, fp32: per step"]
+stage3_bf16_bytes = ["B/param", "阶段 3，bf16 参数：每步通信", "stage 3, bf16 parameters: per step"]
 
 [[method]]
 kind = "exact"
@@ -144,7 +144,7 @@ by_hand_difference = [
 ]
 
 [figure.stages]
-title = ["每步通信量：实际发出的与论文", "Volume a step: as issued, and by the paper"]
+title = ["每步通信量：实际发出的与论文", "Volume per step: as issued, and by the paper"]
 x = {label = ["方案", "scheme"]}
 y = {label = ["通信量，Ψ(N−1)/N", "volume, units of Ψ(N−1)/N"]}
 [figure.stages.series]
@@ -172,8 +172,8 @@ reduce_scatter = ["bar", "reduce-scatter：发出部分和", "reduce-scatter: pa
 all_gather = ["bar", "all-gather：发出完整的和", "all-gather: complete sums are sent"]
 
 [figure.accumulation]
-title = ["微批越多，阶段 3 收集得越多", "With more micro-batches, stage 3 gathers more"]
-x = {label = ["每步的微批数 m", "micro-batches a step, m"], scale = "log2"}
+title = ["微批越多，阶段 3 的 all-gather 越多", "With more micro-batches, stage 3 gathers more"]
+x = {label = ["每步的微批数 m", "micro-batches per step, m"], scale = "log2"}
 y = {label = ["通信量，Ψ(N−1)/N", "volume, units of Ψ(N−1)/N"]}
 [figure.accumulation.series]
 stage0_theory = ["theory", "阶段 0：2", "stage 0: 2"]
