@@ -181,7 +181,7 @@ buffer = ["bar", "缓冲区：预取来的，或还没释放的", "buffer: prefe
 copied = ["bar", "参数和缓冲区", "parameters and buffer"]
 whole = ["bar", "参数", "parameters"]
 gradient = ["bar", "参数和梯度", "parameters and gradient"]
-reducing = ["bar", "归约用的缓冲区（和梯度）", "buffer being reduced (and gradient)"]
+reducing = ["bar", "等待归约的梯度、归约用的缓冲区", "gradient waiting, buffer being reduced"]
 [figure.lanes.places]
 step = ["一步", "step"]
 
@@ -210,8 +210,8 @@ class Config:
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
 
-DRAWN = 4
-"""Units in the figure of who holds what: as many as a page shows."""
+DRAWN = 3
+"""Units in the figure of who holds what: one with neighbours on both sides, which is all a phone has room for."""
 
 PRESETS = {"small": Config(ranks=2, layers=4, width=16, rows=8), "full": Config()}
 

@@ -162,7 +162,7 @@ stage3 = ["阶段 3 · FSDP2", "stage 3 · FSDP2"]
 
 [figure.ring]
 title = [
-  "环上的 all-reduce：{ranks} 个进程各在第几跳发出第几块",
+  "环上的 all-reduce：{ranks} 个进程各在第几跳发出哪一块",
   "An all-reduce on a ring: which part each of {ranks} ranks sends in which hop",
 ]
 x = {label = ["第几跳", "hop"]}
@@ -423,9 +423,9 @@ def run(config: Config, progress: Progress) -> Result:
 
 
 def hops(sent: Sequence[Mapping[str, Sequence[int]]]) -> list[Span]:
-    """What each rank sent, hop after hop, both halves end to end; parts and hops count from 1."""
+    """What each rank sent, hop after hop, both halves end to end; hops count from 1, parts from 0."""
     return [
-        Span(rank, half, hop - 0.5, hop + 0.5, str(part + 1))
+        Span(rank, half, hop - 0.5, hop + 0.5, str(part))
         for rank, halves in enumerate(sent)
         for hop, (half, part) in enumerate(
             ((half, part) for half, parts in halves.items() for part in parts), start=1

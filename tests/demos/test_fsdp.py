@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runnable_demos import fsdp
-from runnable_demos.fsdp import PRESETS, run, splits
+from runnable_demos.fsdp import DRAWN, PRESETS, run, splits
 from runnable_demos.lab import ranks
 from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Result
@@ -178,10 +178,10 @@ def test_the_figure_is_the_ledger_unit_by_unit(result: Result) -> None:
         *[("buffer", "1"), ("copied", "2"), ("whole", "1"), ("gradient", "2")],
         *[("reducing", "1"), ("reducing", "2"), ("reducing", "1")],
     ]
-    for unit in range(LAYERS):
+    for unit in range(DRAWN):
         assert [(kind, n) for kind, n, *_ in held(figure, 1 + unit)] == forward + backward
     # A unit is gathered before the one that runs before it in the backward has its gradient.
-    for unit in range(LAYERS - 1):
+    for unit in range(DRAWN - 1):
         gathered = held(figure, 1 + unit)[len(forward)][2]
         before = [(kind, start) for kind, _, start, _ in held(figure, 2 + unit)]
         assert gathered < next(start for kind, start in before if kind == "gradient")
@@ -195,15 +195,15 @@ def test_the_figure_adds_up_to_the_peaks(result: Result) -> None:
     columns = [
         sum(
             int(n)
-            for unit in range(LAYERS)
+            for unit in range(DRAWN)
             for _, n, start, stop in held(figure, 1 + unit)
             if start <= x < stop
         )
         for x in range(end)
     ]
-    assert max(columns[:turn]) == forward_peak([1] * LAYERS) == 3
+    assert max(columns[:turn]) == forward_peak([1] * DRAWN) == 3
     # In the ledger two of the gradient shards are still to come at the peak.
-    assert max(columns[turn:]) == backward_peak([1] * LAYERS, prefetch=True) - (LAYERS - 2) / N == 4
+    assert max(columns[turn:]) == backward_peak([1] * DRAWN, prefetch=True) - (DRAWN - 2) / N == 4
 
 
 def test_ranks_are_alike(result: Result) -> None:

@@ -106,8 +106,9 @@ def test_the_figure_shows_an_all_reduce(result: Result) -> None:
     assert all([s.start for s in row] == [hop + 0.5 for hop in range(2 * (N - 1))] for row in sent)
     added = [[{rank} for _ in range(N)] for rank in range(N)]  # whose numbers are in each part
     for hop, half in enumerate(halves):
-        passed = [(int(row[hop].label) - 1, set(added[r][int(row[hop].label) - 1]))
-                  for r, row in enumerate(sent)]  # fmt: skip
+        passed = [
+            (int(row[hop].label), set(added[r][int(row[hop].label)])) for r, row in enumerate(sent)
+        ]
         for rank, (part, ranks_in_it) in enumerate(passed):
             if half == "all_gather":
                 assert ranks_in_it == set(range(N))
