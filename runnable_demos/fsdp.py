@@ -17,7 +17,9 @@ The model
 The measurement
     Real ranks, and an empty batch: without rows there are no activations, so that each byte beside the
     shards is a gathered unit, a gradient or a buffer. The live peak of the second step is read in its
-    forward and in its backward, over the number of units. Then once more with rows, as a timeline.
+    forward and in its backward, over the number of units. Then once more with rows, as a timeline, and
+    with few units, to follow what each of them holds: FSDP2 names the unit that it works for in every
+    range for the profiler, and so each buffer is that unit's.
 
 The result
     Proportional to the largest unit, as the textbook says, with a factor of almost four in place of one.
@@ -26,21 +28,28 @@ The result
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch import Tensor, UntypedStorage, nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab import ranks
 from runnable_demos.lab.collectives import Collectives
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import CATEGORIES, LiveMemory
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models import zero
 
@@ -64,7 +73,7 @@ rest = [
   "between steps: shards of parameters and optimizer states",
 ]
 states = ["B/param", "反向结束：三类状态的分片", "after the backward: shards of all three states"]
-peak_layer_units = ["B/param", "峰值，每层一个单元", "peak, one unit a layer"]
+peak_layer_units = ["B/param", "峰值，每层一个单元", "peak, one unit per layer"]
 peak_lopsided = ["B/param", "峰值，一半参数在一个单元里", "peak, half in one unit"]
 peak_one_unit = ["B/param", "峰值，整个模型一个单元", "peak, the whole model in one unit"]
 
@@ -106,19 +115,37 @@ checkpoint_all_extra_units = [
 [[method]]
 kind = "exact"
 how = [
+  "第二步的实时峰值减去分片（分片与其梯度仍是 fp32），空批，除以一个单元的参数以 bf16 存放的字节",
+  "live peak of step two above the shards, which stay fp32 with their gradients, empty batch, over the bytes of a unit's parameters in bf16",
+]
+[method.metrics]
+bf16_extra_units = [
+  "",
+  "反向，以 bf16 做 all-gather、计算和归约：分片之外有几个 bf16 单元",
+  "backward, gathered, computed and reduced in bf16: bf16 units beside the shards",
+]
+bf16_reduce_fp32_extra_units = [
+  "",
+  "反向，以 bf16 做 all-gather 和计算、以 fp32 归约：分片之外有几个 bf16 单元",
+  "backward, gathered and computed in bf16, reduced in fp32: bf16 units beside the shards",
+]
+
+[[method]]
+kind = "exact"
+how = [
   "第二步全部 all-gather 的字节除以 Ψ 的字节",
   "bytes of all all-gathers of step two over those of Ψ",
 ]
 [method.metrics]
-gathers = ["", "每步收集全部参数几次", "times that all parameters are gathered in a step"]
+gathers = ["", "每步把全部参数 all-gather 几次", "times that all parameters are gathered in a step"]
 gathers_checkpoint_each = [
   "",
-  "逐单元做检查点：每步收集全部参数几次",
+  "逐单元做检查点：每步把全部参数 all-gather 几次",
   "a checkpoint around each unit: the same",
 ]
 gathers_checkpoint_all = [
   "",
-  "一个检查点包住全部单元：每步收集全部参数几次",
+  "一个检查点包住全部单元：每步把全部参数 all-gather 几次",
   "one checkpoint around all units: the same",
 ]
 
@@ -134,12 +161,29 @@ title = [
   "Peak over the number of units, N = {ranks}, fp32 with Adam",
 ]
 x = {label = ["单元数", "units"], scale = "log2"}
-y = {label = ["字节/参数", "bytes a parameter"], unit = "B/param"}
+y = {label = ["字节/参数", "bytes per parameter"], unit = "B/param"}
 [figure.units.series]
 shards = ["theory", "分片", "shards"]
 textbook = ["theory", "分片 + 1 个单元", "shards + 1 unit"]
 theory = ["theory", "分片 + 4 − 2/N 个单元", "shards + 4 − 2/N units"]
 measured = ["measured", "实测", "measured"]
+
+[figure.lanes]
+title = [
+  "一步之内，每个单元在分片之外占着几份参数",
+  "Copies of its parameters that each unit holds beside its shard, within a step",
+]
+x = {label = ["第几次变化", "change"]}
+y = {label = ["单元", "unit"]}
+[figure.lanes.series]
+half = ["bar", "F 前向，B 反向", "F forward, B backward"]
+buffer = ["bar", "缓冲区：预取来的，或还没释放的", "buffer: prefetched, or not yet freed"]
+copied = ["bar", "参数和缓冲区", "parameters and buffer"]
+whole = ["bar", "参数", "parameters"]
+gradient = ["bar", "参数和梯度", "parameters and gradient"]
+reducing = ["bar", "等待归约的梯度、归约用的缓冲区", "gradient waiting, buffer being reduced"]
+[figure.lanes.places]
+step = ["一步", "step"]
 
 [figure.timeline]
 title = ["一步之内的实时字节：前向，然后反向", "Live bytes within a step: forward, then backward"]
@@ -148,8 +192,8 @@ y = {label = ["字节", "bytes"], unit = "B"}
 [figure.timeline.series]
 shards = ["area", "参数与优化器的分片", "shards of parameters and optimizer"]
 activations = ["area", "激活", "activations"]
-gathered = ["area", "收集的单元、缓冲区与梯度", "gathered units, buffers and gradients"]
-"""
+gathered = ["area", "完整的单元、缓冲区与梯度", "gathered units, buffers and gradients"]
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -165,6 +209,9 @@ class Config:
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
+
+DRAWN = 3
+"""Units in the figure of who holds what: one with neighbours on both sides, which is all a phone has room for."""
 
 PRESETS = {"small": Config(ranks=2, layers=4, width=16, rows=8), "full": Config()}
 
@@ -258,6 +305,76 @@ def peaks(
         return Peaks(rest, forward, backward, live.current - books, live.timeline[before:])
 
 
+class Held(TorchDispatchMode):
+    """What each unit of a stack holds beside its shards, after every operation, in copies of its parameters.
+
+    A buffer belongs to the unit that FSDP2 names as it gathers into it or reduces from it.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.units = list(module.children())
+        self.history: list[tuple[str, list[dict[str, int]]]] = []
+        self.phase = "forward"
+        self._unit = 0
+        self._nbytes: list[int] = [sum(p.nbytes for p in unit.parameters()) for unit in self.units]
+        self._whole: list[dict[int, UntypedStorage]] = [{} for _ in self.units]  # kept, and emptied
+        self._followed: dict[tuple[int, str], list[tuple[StorageWeakRef, int]]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if any(hasattr(t, "__tensor_flatten__") for t in types):
+            return NotImplemented
+        out = func(*args, **(kwargs or {}))
+        name = func._schema.name
+        if name == "profiler::_record_function_enter_new":
+            if named := re.search(r"FSDP::\w+ \((\d+)\)", args[0]):
+                self._unit = int(named[1])
+        elif name == "fsdp::split_with_sizes_copy":
+            storages = [t.untyped_storage() for t in tree_leaves(kwargs) if isinstance(t, Tensor)]
+            self._whole[self._unit].update({s._cdata: s for s in storages})
+        elif name in ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_"):
+            kind = "buffer" if "gather" in name else "reducing"
+            tensors = [t for t in tree_leaves(args) if isinstance(t, Tensor)]
+            self._follow(kind, self._unit, max(tensors, key=lambda t: t.nbytes))
+        for i, unit in enumerate(self.units):
+            for p in unit.parameters():
+                if not isinstance(p, DTensor) and p.grad is not None:
+                    self._follow("gradient", i, p.grad)
+        self._note()
+        return out
+
+    def _follow(self, kind: str, unit: int, tensor: Tensor) -> None:
+        """Until its storage is freed, a tensor counts as ``kind`` of a unit."""
+        storage = tensor.untyped_storage()
+        followed, ref = self._followed.setdefault((unit, kind), []), StorageWeakRef(storage)
+        if all(ref != known for known, _ in followed):
+            followed.append((ref, storage.nbytes()))
+
+    def _note(self) -> None:
+        now = []
+        for i, nbytes in enumerate(self._nbytes):
+            held = {"whole": sum(s.nbytes() for s in self._whole[i].values())}
+            for kind in ("buffer", "gradient", "reducing"):
+                followed = self._followed.get((i, kind), [])
+                held[kind] = sum(size for ref, size in followed if not ref.expired())
+            now.append({kind: size // nbytes for kind, size in held.items() if size})
+        if not self.history or self.history[-1] != (self.phase, now):
+            self.history.append((self.phase, now))
+
+
+def lanes(trainer: zero.Wrapped, batch: Tensor) -> list[tuple[str, list[dict[str, int]]]]:
+    """What each unit holds in the second step, change by change, with the half of the step."""
+    trainer.step(batch)
+    held = Held(trainer.module)
+    with held:
+        loss = trainer.module(batch).sum()
+        held.phase = "backward"
+        loss.backward()
+    return held.history
+
+
 def gathers(trainer: zero.Wrapped, batch: Tensor) -> int:
     """Bytes of the whole messages of all all-gathers in the second step."""
     trainer.step(batch)
@@ -275,17 +392,21 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
     torch.manual_seed(config.seed + dist.get_rank())
     batch = torch.randn(config.rows, width, device=device)
 
-    def stack(sizes: Sequence[int]) -> Callable[[], zero.Wrapped]:
-        return lambda: zero.fsdp(units(sizes, width, device))
+    def stack(sizes: Sequence[int], **options: Any) -> Callable[[], zero.Wrapped]:
+        return lambda: zero.fsdp(units(sizes, width, device), **options)
 
     report: dict[str, Any] = {
         f"units_{n}": asdict(peaks(stack([L // n] * n), empty)) for n in splits(L)
     }
     report["no_prefetch"] = asdict(peaks(stack([1] * L), empty, no_prefetch))
+    for name, reduced in (("bf16", None), ("bf16_reduce_fp32", torch.float32)):
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduced)
+        report[name] = asdict(peaks(stack([1] * L, mp_policy=policy), empty))
     # One unit of half the layers among small ones, as an embedding is.
     sizes = [1] * (L // 4) + [L // 2] + [1] * (L // 4)
     report["lopsided"] = asdict(peaks(stack(sizes), empty))
     report["rows"] = asdict(peaks(stack([1] * L), batch))
+    report["lanes"] = lanes(stack([1] * min(L, DRAWN))(), empty)
     report["gathers"] = gathers(zero.fsdp(units([1] * L, width, device)), batch)
     for name, around in (("each", 1), ("all", L)):
         build = partial(checkpointed, L, around, width, device)
@@ -299,7 +420,7 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once; the shards are equal, so every rank finds the same."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.fsdp", config.ranks, asdict(config))
     report = reports[0]
@@ -321,6 +442,8 @@ def run(config: Config, progress: Progress) -> Result:
     found["ranks_agree"] = all(r[f"units_{L}"] == finest for r in reports)
 
     found["no_prefetch_extra_units"] = extra("no_prefetch", layer)
+    found["bf16_extra_units"] = extra("bf16", layer // 2)
+    found["bf16_reduce_fp32_extra_units"] = extra("bf16_reduce_fp32", layer // 2)
     found["lopsided_extra_units"] = extra("lopsided", layer * (L // 2))
     found["peak_lopsided"] = report["lopsided"]["backward"] / parameters
     whole = [extra("units_1", 4 * parameters, when) for when in ("forward", "backward")]
@@ -335,6 +458,7 @@ def run(config: Config, progress: Progress) -> Result:
 
     draw_units(config, report, found)
     draw_timeline(report["rows"]["timeline"], found)
+    found.lanes("lanes", spans(report["lanes"]), ["step", *range(min(L, DRAWN))])
     progress(1.0, "done")
     return found.result()
 
@@ -370,6 +494,31 @@ def draw_timeline(timeline: Sequence[Sequence[int]], found: Findings) -> None:
         Line("activations", time, [e["activations"] for e in events]),
         Line("gathered", time, [e["gradients"] + e["other"] for e in events]),
     )
+
+
+def spans(history: Sequence[tuple[str, Sequence[Mapping[str, int]]]]) -> list[Span]:
+    """A row for the halves of the step, and one for each unit: its state and how many copies it holds."""
+    rows: list[list[tuple[str, str]]] = [[("half", phase[0].upper()) for phase, _ in history]]
+    for unit in range(len(history[0][1])):
+        states = [units[unit] for _, units in history]
+        rows.append([(state(held), str(sum(held.values()))) for held in states])
+    found = []
+    for row, changes in enumerate(rows):
+        edges = [i for i, c in enumerate(changes) if i == 0 or c != changes[i - 1]]
+        for start, end in pairwise([*edges, len(changes)]):
+            kind, label = changes[start]
+            if kind:
+                found.append(Span(row, kind, float(start), float(end), label))
+    return found
+
+
+def state(held: Mapping[str, int]) -> str:
+    """One word for what a unit holds; none where it has its shard alone."""
+    if "reducing" in held:
+        return "reducing"
+    if "whole" not in held:
+        return "reducing" if "gradient" in held else "buffer" if "buffer" in held else ""
+    return "gradient" if "gradient" in held else "copied" if "buffer" in held else "whole"
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ The model
 
 The measurement
     Real ranks train a stack of equal matrices. A dispatch mode lists each collective of the third step
-    with the bytes of its message. The ring is executed by hand, and what it sends is counted.
+    with the bytes of its message. The ring is executed by hand, what it sends is counted, and each hop
+    notes where in the message the part lies that it sends.
 
 The result
     2, 2 and 3, but 3 for PyTorch's stage 1: ZeroRedundancyOptimizer leaves DDP's all-reduce as it is
@@ -26,10 +27,11 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -38,7 +40,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.nn.parallel import DistributedDataParallel
 
 from runnable_demos.lab import collectives, ranks
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models import zero
 
@@ -56,19 +59,19 @@ how = [
   "bytes of all collectives of step three over those of Ψ, an all-reduce twice: units of Ψ(N−1)/N",
 ]
 [method.metrics]
-stage0_volume = ["", "阶段 0 · DDP：每步通信量", "stage 0 · DDP: volume a step"]
+stage0_volume = ["", "阶段 0 · DDP：每步通信量", "stage 0 · DDP: volume per step"]
 stage1_volume = [
   "",
   "阶段 1 · ZeroRedundancyOptimizer：每步通信量",
-  "stage 1 · ZeroRedundancyOptimizer: volume a step",
+  "stage 1 · ZeroRedundancyOptimizer: volume per step",
 ]
-stage2_by_hand_volume = ["", "阶段 2 · 手写：每步通信量", "stage 2 · by hand: volume a step"]
+stage2_by_hand_volume = ["", "阶段 2 · 手写：每步通信量", "stage 2 · by hand: volume per step"]
 stage2_volume = [
   "",
   "阶段 2 · FSDP2 不重新分片：每步通信量",
-  "stage 2 · FSDP2, no resharding: volume a step",
+  "stage 2 · FSDP2, no resharding: volume per step",
 ]
-stage3_volume = ["", "阶段 3 · FSDP2：每步通信量", "stage 3 · FSDP2: volume a step"]
+stage3_volume = ["", "阶段 3 · FSDP2：每步通信量", "stage 3 · FSDP2: volume per step"]
 stage1_all_reduce = [
   "",
   "ZeroRedundancyOptimizer：其中的 all-reduce（算两遍）",
@@ -85,24 +88,24 @@ stage3_over_ddp = ["", "阶段 3 的通信量是 DDP 的几倍", "volume of stag
 stage3_keep_last_volume = [
   "",
   "阶段 3，最后一个单元不重新分片：每步通信量",
-  "stage 3, last unit not resharded: volume a step",
+  "stage 3, last unit not resharded: volume per step",
 ]
-stage0_m2_volume = ["", "阶段 0，2 个微批：每步通信量", "stage 0, 2 micro-batches: volume a step"]
-stage0_m4_volume = ["", "阶段 0，4 个微批：每步通信量", "stage 0, 4 micro-batches: volume a step"]
-stage2_m2_volume = ["", "阶段 2，2 个微批：每步通信量", "stage 2, 2 micro-batches: volume a step"]
-stage2_m4_volume = ["", "阶段 2，4 个微批：每步通信量", "stage 2, 4 micro-batches: volume a step"]
-stage3_m2_volume = ["", "阶段 3，2 个微批：每步通信量", "stage 3, 2 micro-batches: volume a step"]
-stage3_m4_volume = ["", "阶段 3，4 个微批：每步通信量", "stage 3, 4 micro-batches: volume a step"]
+stage0_m2_volume = ["", "阶段 0，2 个微批：每步通信量", "stage 0, 2 micro-batches: volume per step"]
+stage0_m4_volume = ["", "阶段 0，4 个微批：每步通信量", "stage 0, 4 micro-batches: volume per step"]
+stage2_m2_volume = ["", "阶段 2，2 个微批：每步通信量", "stage 2, 2 micro-batches: volume per step"]
+stage2_m4_volume = ["", "阶段 2，4 个微批：每步通信量", "stage 2, 4 micro-batches: volume per step"]
+stage3_m2_volume = ["", "阶段 3，2 个微批：每步通信量", "stage 3, 2 micro-batches: volume per step"]
+stage3_m4_volume = ["", "阶段 3，4 个微批：每步通信量", "stage 3, 4 micro-batches: volume per step"]
 
 [[method]]
 kind = "exact"
 how = [
   "第三步里全部集合通信的字节除以参数个数；乘 (N−1)/N 即环上每个进程发送的",
-  "bytes of all collectives of step three a parameter; (N−1)/N of it is sent by a rank",
+  "bytes of all collectives of step three per parameter; (N−1)/N of it is sent by a rank",
 ]
 [method.metrics]
-stage3_fp32_bytes = ["B/param", "阶段 3，fp32：每步通信", "stage 3, fp32: a step"]
-stage3_bf16_bytes = ["B/param", "阶段 3，bf16 参数：每步通信", "stage 3, bf16 parameters: a step"]
+stage3_fp32_bytes = ["B/param", "阶段 3，fp32：每步通信", "stage 3, fp32: per step"]
+stage3_bf16_bytes = ["B/param", "阶段 3，bf16 参数：每步通信", "stage 3, bf16 parameters: per step"]
 
 [[method]]
 kind = "exact"
@@ -141,7 +144,7 @@ by_hand_difference = [
 ]
 
 [figure.stages]
-title = ["每步通信量：实际发出的与论文", "Volume a step: as issued, and by the paper"]
+title = ["每步通信量：实际发出的与论文", "Volume per step: as issued, and by the paper"]
 x = {label = ["方案", "scheme"]}
 y = {label = ["通信量，Ψ(N−1)/N", "volume, units of Ψ(N−1)/N"]}
 [figure.stages.series]
@@ -157,9 +160,20 @@ stage2_by_hand = ["阶段 2 · 手写", "stage 2 · by hand"]
 stage2 = ["阶段 2 · FSDP2 不重新分片", "stage 2 · FSDP2, no resharding"]
 stage3 = ["阶段 3 · FSDP2", "stage 3 · FSDP2"]
 
+[figure.ring]
+title = [
+  "环上的 all-reduce：{ranks} 个进程各在第几跳发出哪一块",
+  "An all-reduce on a ring: which part each of {ranks} ranks sends in which hop",
+]
+x = {label = ["第几跳", "hop"]}
+y = {label = ["进程", "rank"]}
+[figure.ring.series]
+reduce_scatter = ["bar", "reduce-scatter：发出部分和", "reduce-scatter: partial sums are sent"]
+all_gather = ["bar", "all-gather：发出完整的和", "all-gather: complete sums are sent"]
+
 [figure.accumulation]
-title = ["微批越多，阶段 3 收集得越多", "With more micro-batches, stage 3 gathers more"]
-x = {label = ["每步的微批数 m", "micro-batches a step, m"], scale = "log2"}
+title = ["微批越多，阶段 3 的 all-gather 越多", "With more micro-batches, stage 3 gathers more"]
+x = {label = ["每步的微批数 m", "micro-batches per step, m"], scale = "log2"}
 y = {label = ["通信量，Ψ(N−1)/N", "volume, units of Ψ(N−1)/N"]}
 [figure.accumulation.series]
 stage0_theory = ["theory", "阶段 0：2", "stage 0: 2"]
@@ -188,24 +202,28 @@ PRESETS = {"small": Config(ranks=2, layers=3, width=16), "full": Config()}
 # --- a ring by hand ------------------------------------------------------------------------------
 
 
-def reduce_scatter(parts: list[Tensor]) -> None:
-    """N − 1 hops: rank r passes on part r − t and adds what arrives; in the end it owns part r + 1."""
+def reduce_scatter(parts: list[Tensor]) -> list[int]:
+    """N − 1 hops: rank r passes on part r − t and adds what arrives; in the end it owns part r + 1.
+
+    The parts that this rank sent, hop by hop.
+    """
     N, rank = dist.get_world_size(), dist.get_rank()
     arriving = torch.empty_like(parts[0])
+    sent = []
     for t in range(N - 1):
-        pass_on(parts[(rank - t) % N], arriving)
+        sent.append(pass_on(parts[(rank - t) % N], arriving))
         parts[(rank - t - 1) % N] += arriving
+    return sent
 
 
-def all_gather(parts: list[Tensor]) -> None:
+def all_gather(parts: list[Tensor]) -> list[int]:
     """N − 1 hops: the part that is complete is passed on, starting with one's own, r + 1."""
     N, rank = dist.get_world_size(), dist.get_rank()
-    for t in range(N - 1):
-        pass_on(parts[(rank + 1 - t) % N], parts[(rank - t) % N])
+    return [pass_on(parts[(rank + 1 - t) % N], parts[(rank - t) % N]) for t in range(N - 1)]
 
 
-def pass_on(sending: Tensor, arriving: Tensor) -> None:
-    """One hop: send to the next rank and receive from the one before.
+def pass_on(sending: Tensor, arriving: Tensor) -> int:
+    """One hop: send to the next rank and receive from the one before. Which part of the message it sent.
 
     Both are handed over at once. NCCL does what two ranks say to one another in order, and a send
     that waited for its receive before the receive was issued would wait for ever.
@@ -217,9 +235,10 @@ def pass_on(sending: Tensor, arriving: Tensor) -> None:
     ]
     for work in dist.batch_isend_irecv(hop):
         work.wait()
+    return sending.storage_offset() // sending.numel()  # read off where it lies in the message
 
 
-def ring(device: str) -> dict[str, float | bool]:
+def ring(device: str) -> dict[str, Any]:
     """Bytes sent over bytes of the message for both halves, and whether the sum is that of all-reduce."""
     N, rank = dist.get_world_size(), dist.get_rank()
     # Small whole numbers, so that every order of adding gives the same fp32 sums.
@@ -228,13 +247,14 @@ def ring(device: str) -> dict[str, float | bool]:
     dist.all_reduce(expected)
     parts = list(message.chunk(N))
     with collectives.Collectives() as first:
-        reduce_scatter(parts)
+        partial_sums = reduce_scatter(parts)
     with collectives.Collectives() as second:
-        all_gather(parts)
+        complete_sums = all_gather(parts)
     return {
         "reduce_scatter": first.nbytes("send") / message.nbytes,
         "all_gather": second.nbytes("send") / message.nbytes,
         "equal": torch.equal(message, expected),
+        "sent": {"reduce_scatter": partial_sums, "all_gather": complete_sums},
     }
 
 
@@ -350,7 +370,7 @@ PAPER = {"stage0": 2, "stage1": 2, "stage2_by_hand": 2, "stage2": 2, "stage3": 3
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once, and read off what rank 0 said; all ranks say the same."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.zero_traffic", config.ranks, asdict(config))
     report = reports[0]
@@ -397,8 +417,20 @@ def run(config: Config, progress: Progress) -> Result:
     found["ring_all_gather"] = max(r["all_gather"] for r in rings)
     found["ring_all_reduce"] = max(r["reduce_scatter"] + r["all_gather"] for r in rings)
     found["ring_equals_all_reduce"] = all(r["equal"] for r in rings)
+    found.lanes("ring", hops([r["sent"] for r in rings]), rows=range(config.ranks))
     progress(1.0, "done")
     return found.result()
+
+
+def hops(sent: Sequence[Mapping[str, Sequence[int]]]) -> list[Span]:
+    """What each rank sent, hop after hop, both halves end to end; hops count from 1, parts from 0."""
+    return [
+        Span(rank, half, hop - 0.5, hop + 0.5, str(part))
+        for rank, halves in enumerate(sent)
+        for hop, (half, part) in enumerate(
+            ((half, part) for half, parts in halves.items() for part in parts), start=1
+        )
+    ]
 
 
 if __name__ == "__main__":

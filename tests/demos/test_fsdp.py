@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from runnable_demos import fsdp
-from runnable_demos.fsdp import PRESETS, run, splits
+from runnable_demos.fsdp import DRAWN, PRESETS, run, splits
 from runnable_demos.lab import ranks
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Result
 from tests.demos.told import told
 
@@ -96,6 +97,21 @@ def test_backward_holds_almost_four_units_or_three(
     assert 0 <= value(result, f"{metric}_extra_units") - ledger <= SCALARS / LAYER
 
 
+@pytest.mark.parametrize(("metric", "reducing"), [("bf16", 1), ("bf16_reduce_fp32", 2)])
+def test_bf16_halves_the_buffers_and_not_the_shards(
+    result: Result, metric: str, reducing: int
+) -> None:
+    """Parameters, gradient, a buffer gathered and one reduced; two fp32 gradient shards are to come.
+
+    Or, with few ranks, while that unit is reduced: its gradient, the buffer gathered, the one reduced
+    and, where that is bf16, its result beside the fp32 copy; one fp32 gradient shard is to come.
+    """
+    computing = 3 + reducing - 2 * 2 / N
+    reduced = 2 + reducing + (reducing == 1) / N - 2 / N
+    ledger = max(computing, reduced)
+    assert 0 <= value(result, f"{metric}_extra_units") - ledger <= 2 * SCALARS / LAYER
+
+
 def test_the_largest_unit_decides(result: Result) -> None:
     """A unit of half the layers among single ones: twice itself and one neighbour on each side."""
     big = LAYERS // 2
@@ -144,6 +160,50 @@ def test_units_within_one_checkpoint_are_gathered_together(result: Result) -> No
     assert each == value(result, "backward_extra_units")
     ledger = (LAYERS - 1) + 1 + 1 + 1 / N - LAYERS / N
     assert 0 <= value(result, "checkpoint_all_extra_units") - ledger <= SCALARS / LAYER
+
+
+def held(figure: Lanes, row: int) -> list[tuple[str, str, int, int]]:
+    """What a row of the figure shows, in order."""
+    return [(s.kind, s.label, int(s.start), int(s.end)) for s in figure.spans if s.row == row]
+
+
+def test_the_figure_is_the_ledger_unit_by_unit(result: Result) -> None:
+    """Each unit goes through the states that the ledger takes and frees, once forward and once back."""
+    figure = next(f for f in result.figures if isinstance(f, Lanes))
+    (_, f, _, turn), (_, b, start, _) = held(figure, 0)
+    assert (f, b) == ("F", "B")
+    assert turn == start
+    forward = [("buffer", "1"), ("copied", "2"), ("buffer", "1")]
+    backward = [
+        *[("buffer", "1"), ("copied", "2"), ("whole", "1"), ("gradient", "2")],
+        *[("reducing", "1"), ("reducing", "2"), ("reducing", "1")],
+    ]
+    for unit in range(DRAWN):
+        assert [(kind, n) for kind, n, *_ in held(figure, 1 + unit)] == forward + backward
+    # A unit is gathered before the one that runs before it in the backward has its gradient.
+    for unit in range(DRAWN - 1):
+        gathered = held(figure, 1 + unit)[len(forward)][2]
+        before = [(kind, start) for kind, _, start, _ in held(figure, 2 + unit)]
+        assert gathered < next(start for kind, start in before if kind == "gradient")
+
+
+def test_the_figure_adds_up_to_the_peaks(result: Result) -> None:
+    """Summed over the units, the figure's highest columns are the ledger's forward and backward peak."""
+    figure = next(f for f in result.figures if isinstance(f, Lanes))
+    turn = held(figure, 0)[0][3]
+    end = held(figure, 0)[1][3]
+    columns = [
+        sum(
+            int(n)
+            for unit in range(DRAWN)
+            for _, n, start, stop in held(figure, 1 + unit)
+            if start <= x < stop
+        )
+        for x in range(end)
+    ]
+    assert max(columns[:turn]) == forward_peak([1] * DRAWN) == 3
+    # In the ledger two of the gradient shards are still to come at the peak.
+    assert max(columns[turn:]) == backward_peak([1] * DRAWN, prefetch=True) - (DRAWN - 2) / N == 4
 
 
 def test_ranks_are_alike(result: Result) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from runnable_demos import zero_traffic
 from runnable_demos.lab import ranks
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Result
 from runnable_demos.zero_traffic import PRESETS, run
 from tests.demos.told import told
@@ -94,6 +95,27 @@ def test_ring_sends_all_parts_but_one(result: Result) -> None:
     assert value(result, "ring_all_gather") == hops[0] / N
     assert value(result, "ring_all_reduce") == 2 * (N - 1) / N
     assert value(result, "ring_equals_all_reduce") is True
+
+
+def test_the_figure_shows_an_all_reduce(result: Result) -> None:
+    """Played as drawn, each rank passing to the next, all sums are complete when they are passed on."""
+    figure = next(f for f in result.figures if isinstance(f, Lanes))
+    sent = [[s for s in figure.spans if s.row == rank] for rank in range(N)]
+    halves = ["reduce_scatter"] * (N - 1) + ["all_gather"] * (N - 1)
+    assert all([s.kind for s in row] == halves for row in sent)
+    assert all([s.start for s in row] == [hop + 0.5 for hop in range(2 * (N - 1))] for row in sent)
+    added = [[{rank} for _ in range(N)] for rank in range(N)]  # whose numbers are in each part
+    for hop, half in enumerate(halves):
+        passed = [
+            (int(row[hop].label), set(added[r][int(row[hop].label)])) for r, row in enumerate(sent)
+        ]
+        for rank, (part, ranks_in_it) in enumerate(passed):
+            if half == "all_gather":
+                assert ranks_in_it == set(range(N))
+            else:
+                assert len(ranks_in_it) == hop + 1
+            added[(rank + 1) % N][part] |= ranks_in_it
+    assert all(part == set(range(N)) for parts in added for part in parts)
 
 
 def test_stage_two_by_hand_trains_like_ddp(result: Result) -> None:
