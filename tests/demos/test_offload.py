@@ -17,11 +17,12 @@ from runnable_demos.lab.measure import LiveMemory
 from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Result
 from runnable_demos.models.gpt import Block
-from runnable_demos.offload import BAR, DRAWN, PRESETS, Offload, Timed, run, schedule
+from runnable_demos.offload import PRESETS, Offload, Timed, run, schedule
 from tests.demos.tracker import Tracked
 
 CONFIG = PRESETS["small"]
 H, S, HEADS = CONFIG.width, CONFIG.length, CONFIG.heads
+BAR, DRAWN = 1000, 4  # FLOPs in the time of a byte, and blocks: what the card says of the lanes
 
 
 @pytest.fixture(scope="module")
