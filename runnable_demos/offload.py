@@ -178,7 +178,7 @@ step_everything = [
 title = ["计算、搬出、搬回：藏住与没藏住", "Compute, copies out and copies back: hidden and not"]
 kind = "computed"
 x = {label = ["时间（一块的前向为 1）", "time (a block's forward is 1)"]}
-y = {label = ["流", "stream"]}
+y = {label = ["各行", "row"]}
 [figure.lanes.series]
 forward = ["bar", "前向", "forward"]
 backward = ["bar", "反向", "backward"]
@@ -188,7 +188,7 @@ wait = ["bar", "计算在等", "compute waits"]
 [figure.lanes.places]
 one_stream = ["块输入，同一个流", "inputs, one stream"]
 inputs = ["块输入，另用流", "inputs, own streams"]
-everything = ["全部，另用流", "everything, own streams"]
+everything = ["全部，另用流", "all, own streams"]
 compute = ["计算", "compute"]
 to_host = ["搬出", "out"]
 to_device = ["搬回", "back"]
@@ -427,7 +427,9 @@ def schedule(block: Timed, blocks: int, *, overlap: bool) -> dict[str, list[Span
     """Spans of compute, copies out and copies back; the last block is not offloaded.
 
     Copies either take turns with compute on its stream, or have streams of their own. Then the device
-    holds two blocks' tensors at most: one that is computed, and one that is on its way.
+    holds two blocks' tensors at most: one that is computed, and one that is on its way. A block stays
+    where its copy out would end after its backward could begin, which only the last but one can meet:
+    those before it are out before the last forward.
     """
     lanes: dict[str, list[Span]] = {"compute": [], "out": [], "back": []}
     free = dict.fromkeys(lanes, 0.0)
@@ -449,7 +451,10 @@ def schedule(block: Timed, blocks: int, *, overlap: bool) -> dict[str, list[Span
     for i in range(blocks, 0, -1):
         done = put("compute", "backward", i, here, block.backward)
         begun = done - block.backward
-        if i > 1:  # prefetched while this block's backward runs
+        if i == blocks and gone[i - 1] > done:  # stays, so that its backward follows
+            lanes["out"].pop()
+            here = done
+        elif i > 1:  # prefetched while this block's backward runs
             here = put("back", "back", i - 1, max(begun, gone[i - 1]), block.copy)
     return lanes
 

@@ -198,7 +198,10 @@ def times() -> dict[str, tuple[float, float]]:
 
 
 def test_steps_take_what_the_slower_of_compute_and_link_takes(result: Result) -> None:
-    """By hand: on one stream all adds up; on three, the link from the first forward to the last backward."""
+    """By hand: on one stream all adds up; on three, forwards and backwards follow the slower link.
+
+    Of everything, the last block but one is not out in time and stays, with the last.
+    """
     by_hand = times()
     b, r = by_hand["inputs"]
     assert value(result, "step_one_stream") == pytest.approx(
@@ -208,7 +211,8 @@ def test_steps_take_what_the_slower_of_compute_and_link_takes(result: Result) ->
     took = 2 + (DRAWN - 2) * r + DRAWN * b
     assert value(result, "step_inputs") == pytest.approx(took / (DRAWN * (1 + b)), rel=1e-12)
     b, r = by_hand["everything"]
-    took = 1 + 2 * (DRAWN - 1) * r + b
+    assert r > 1 + b  # its copy out would begin with the last forward, and end after that backward
+    took = 2 + 2 * (DRAWN - 2) * r + 2 * b
     assert value(result, "step_everything") == pytest.approx(took / (DRAWN * (1 + b)), rel=1e-12)
 
 
@@ -228,7 +232,8 @@ def test_a_schedule_can_be_run(copy: float, overlap: bool) -> None:
     ran = {span.label: span for span in lanes["compute"] if span.kind != "wait"}
     out = {int(span.label): span for span in lanes["out"]}
     back = {int(span.label): span for span in lanes["back"]}
-    assert out.keys() == back.keys() == {1, 2, 3, 4}  # not the last block
+    stays = {4} if overlap and copy > 1 + 2.0 else set()  # not out when the last backward ends
+    assert out.keys() == back.keys() == {1, 2, 3, 4} - stays  # not the last block
     for i, left in out.items():
         assert ran[f"F{i}"].end <= left.start and left.end <= back[i].start
         assert back[i].end <= ran[f"B{i}"].start
