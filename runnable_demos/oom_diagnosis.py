@@ -107,7 +107,7 @@ states_share_small = [
 kind = "exact"
 how = [
   "每步之后参数以外的实时字节，最后两步之差",
-  "live bytes beside parameters after a step: difference of the last two",
+  "live bytes apart from parameters after a step: difference of the last two",
 ]
 [method.metrics]
 leak_validation = [
@@ -117,7 +117,7 @@ leak_validation = [
 ]
 leak_stashed = [
   "B",
-  "每步泄漏：训练：张量挂在 ctx 属性上",
+  "每步泄漏：训练：张量挂在 ctx 上",
   "leaked a step: training: a tensor as an attribute of ctx",
 ]
 leak_training = [
@@ -170,7 +170,7 @@ title = ["第二步的峰值由什么组成", "What the peak of step two consist
 x = {label = ["批与办法", "batch and cure"]}
 y = {label = ["实时字节", "live bytes"], unit = "B"}
 [figure.peaks.series]
-parameters = ["bar", "参数", "parameters"]
+parameters = ["bar", "参数与输入", "parameters, inputs"]
 gradients = ["bar", "梯度", "gradients"]
 optimizer = ["bar", "优化器状态", "optimizer states"]
 activations = ["bar", "激活", "activations"]
@@ -188,7 +188,7 @@ title = ["前两步里存活的字节（大批）", "Bytes alive over the first 
 x = {label = ["事件（分配与释放）", "event (allocation or free)"]}
 y = {label = ["存活字节", "bytes alive"], unit = "B"}
 [figure.steps.series]
-parameters = ["area", "参数", "parameters"]
+parameters = ["area", "参数与输入", "parameters, inputs"]
 optimizer = ["area", "优化器状态", "optimizer states"]
 gradients = ["area", "梯度", "gradients"]
 activations = ["area", "激活", "activations"]
@@ -197,7 +197,7 @@ transients = ["area", "临时量", "transients"]
 [figure.leaks]
 title = ["四个循环：每步之后还占着多少", "Four loops: what is held after each step"]
 x = {label = ["步", "step"]}
-y = {label = ["参数以外的字节", "bytes beside parameters"], unit = "B"}
+y = {label = ["参数以外的字节", "bytes apart from parameters"], unit = "B"}
 [figure.leaks.series]
 validation = [
   "measured",
@@ -206,7 +206,7 @@ validation = [
 ]
 stashed = [
   "measured",
-  "训练：张量挂在 ctx 属性上",
+  "训练：张量挂在 ctx 上",
   "training: a tensor as an attribute of ctx",
 ]
 training = [
@@ -401,7 +401,7 @@ LOOPS: dict[str, Loop] = {
 
 
 def growth(config: Config, loop: Loop, steps: int = 6) -> list[int]:
-    """Live bytes beside the parameters after each step."""
+    """Live bytes apart from the parameters after each step."""
     torch.manual_seed(config.seed)
     model = Network(config).to(config.device)
     x = torch.randn(config.rows_large, config.width, device=config.device)
