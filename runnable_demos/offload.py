@@ -20,7 +20,8 @@ The measurement
 
 The result
     Bytes out equal the saved bytes; FLOPs and gradients stay what they were. A hook that does not look
-    moves parameters as well, and shared tensors once for each operator that saved them.
+    moves parameters as well, and shared tensors once for each operator that saved them. On streams of
+    their own, copies of block inputs hide behind compute where those of everything do not.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -36,8 +37,9 @@ from torch import Tensor, UntypedStorage, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, count_flops, saved_tensors
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block
 
@@ -148,6 +150,48 @@ intensity_inputs_half_width = [
   "每字节的前向 FLOPs，h = {half_of_it}：检查点，块输入卸载",
   "forward FLOPs a byte, h = {half_of_it}: checkpointed, block inputs offloaded",
 ]
+
+[[method]]
+kind = "computed"
+how = [
+  "按一块的 FLOPs 与移出的字节排出的时间表，{drawn} 块，h = {widest}，{bar} 次 FLOPs 与一字节的拷贝同时完成",
+  "a schedule from a block's FLOPs and bytes, {drawn} blocks, h = {widest}, {bar} FLOPs in the time of a byte",
+]
+[method.metrics]
+step_one_stream = [
+  "",
+  "一步的时间与只有计算之比：块输入，拷贝与计算同一个流",
+  "a step over its compute alone: block inputs, copies on the stream of compute",
+]
+step_inputs = [
+  "",
+  "一步的时间与只有计算之比：块输入，拷贝另用流",
+  "a step over its compute alone: block inputs, copies on streams of their own",
+]
+step_everything = [
+  "",
+  "一步的时间与只有计算之比：全部张量，拷贝另用流",
+  "a step over its compute alone: everything, copies on streams of their own",
+]
+
+[figure.lanes]
+title = ["计算、搬出、搬回：藏住与没藏住", "Compute, copies out and copies back: hidden and not"]
+kind = "computed"
+x = {label = ["时间（一块的前向为 1）", "time (a block's forward is 1)"]}
+y = {label = ["各行", "row"]}
+[figure.lanes.series]
+forward = ["bar", "前向", "forward"]
+backward = ["bar", "反向", "backward"]
+out = ["bar", "搬出", "copy out"]
+back = ["bar", "搬回", "copy back"]
+wait = ["bar", "计算在等", "compute waits"]
+[figure.lanes.places]
+one_stream = ["块输入，同一个流", "inputs, one stream"]
+inputs = ["块输入，另用流", "inputs, own streams"]
+everything = ["全部，另用流", "all, own streams"]
+compute = ["计算", "compute"]
+to_host = ["搬出", "out"]
+to_device = ["搬回", "back"]
 
 [figure.peaks]
 title = ["留下、卸载、重算：设备上的峰值", "Keep, offload, recompute: the device's peak"]
@@ -351,10 +395,98 @@ def intensity(config: Config, width: int, *, checkpointed: bool) -> float:
     return count_flops(lambda: model(x)) / offload.out
 
 
+# --- the schedule --------------------------------------------------------------------------------
+
+
+BAR = 1000
+"""FLOPs that the device does while its link copies one byte."""
+DRAWN = 4
+"""Blocks in the drawing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Times of one block, in units of its forward; the backward holds what is computed again."""
+
+    backward: float
+    copy: float
+    """One way."""
+
+
+def timed(config: Config, width: int, *, checkpointed: bool) -> Timed:
+    """A block's FLOPs and the bytes that it moves, as times."""
+    model = Block(width, config.heads).to(torch.bfloat16).to(config.device)
+    x = block_input(config, 1, width)
+    forward_only = count_flops(lambda: model(x))
+    both = count_flops(lambda: forward([model], x, checkpointed=checkpointed).sum().backward())
+    copied = forward_only / intensity(config, width, checkpointed=checkpointed)
+    return Timed(both / forward_only - 1, copied * BAR / forward_only)
+
+
+def schedule(block: Timed, blocks: int, *, overlap: bool) -> dict[str, list[Span]]:
+    """Spans of compute, copies out and copies back; the last block is not offloaded.
+
+    Copies either take turns with compute on its stream, or have streams of their own. Then the device
+    holds two blocks' tensors at most: one that is computed, and one that is on its way. A block stays
+    where its copy out would end after its backward could begin, which only the last but one can meet:
+    those before it are out before the last forward.
+    """
+    lanes: dict[str, list[Span]] = {"compute": [], "out": [], "back": []}
+    free = dict.fromkeys(lanes, 0.0)
+
+    def put(lane: str, kind: str, number: int, start: float, lasts: float) -> float:
+        begin = max(start, *(free.values() if not overlap else [free[lane]]))
+        if lane == "compute" and begin > free[lane]:
+            lanes[lane].append(Span(0, "wait", free[lane], begin))
+        name = f"{kind[0].upper()}{number}" if lane == "compute" else str(number)
+        lanes[lane].append(Span(0, kind, begin, begin + lasts, name))
+        free[lane] = begin + lasts
+        return free[lane]
+
+    gone = {0: 0.0, -1: 0.0}
+    for i in range(1, blocks + 1):
+        done = put("compute", "forward", i, gone[i - 2], 1.0)
+        gone[i] = put("out", "out", i, done, block.copy) if i < blocks else done
+    here = gone[blocks]
+    for i in range(blocks, 0, -1):
+        done = put("compute", "backward", i, here, block.backward)
+        begun = done - block.backward
+        if i == blocks and gone[i - 1] > done:  # stays, so that its backward follows
+            lanes["out"].pop()
+            here = done
+        elif i > 1:  # prefetched while this block's backward runs
+            here = put("back", "back", i - 1, max(begun, gone[i - 1]), block.copy)
+    return lanes
+
+
+def draw_lanes(config: Config, width: int, found: Mechanisms) -> None:
+    """Three ways to offload, each with its three lanes and the time that its step takes."""
+    inputs = timed(config, width, checkpointed=True)
+    everything = timed(config, width, checkpointed=False)
+    ways = {
+        "one_stream": (inputs, False),
+        "inputs": (inputs, True),
+        "everything": (everything, True),
+    }
+    spans: list[Span] = []
+    rows: list[str] = []
+    for way, (block, overlap) in ways.items():
+        lanes = schedule(block, DRAWN, overlap=overlap)
+        rows.append(way)
+        for name, place in (("compute", "compute"), ("out", "to_host"), ("back", "to_device")):
+            spans += [replace(span, row=len(rows)) for span in lanes[name]]
+            rows.append(place)
+        took = lanes["compute"][-1].end
+        found[f"step_{way}"] = took / (DRAWN * (1 + block.backward))
+    found.lanes("lanes", spans, rows)
+
+
 def run(config: Config, progress: Progress) -> Result:
     """One step each way, then FLOPs against bytes over the width."""
     widths = [config.width, 2 * config.width, 4 * config.width]
-    found = Findings(MEASURES, config, widest=widths[2], half_of_it=widths[1])
+    found = Mechanisms(
+        MEASURES, config, widest=widths[2], half_of_it=widths[1], bar=BAR, drawn=DRAWN
+    )
     blocks = config.blocks
     ways = {  # whether blocks are checkpointed, and how many are offloaded
         "none": (False, 0),
@@ -399,5 +531,6 @@ def run(config: Config, progress: Progress) -> Result:
         Line("inputs", widths, inputs),
         Line("everything", widths, all_saved),
     )
+    draw_lanes(config, widths[2], found)
     progress(1.0, "done")
     return found.result()

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab.findings import Findings, Line
-from runnable_demos.lab.measure import Category, LiveMemory
+from runnable_demos.lab.measure import CATEGORIES, Category, LiveMemory
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "OOM 诊断", "en": "Diagnosing OOM"}
@@ -107,7 +107,7 @@ states_share_small = [
 kind = "exact"
 how = [
   "每步之后参数以外的实时字节，最后两步之差",
-  "live bytes beside parameters after a step: difference of the last two",
+  "live bytes apart from parameters after a step: difference of the last two",
 ]
 [method.metrics]
 leak_validation = [
@@ -117,7 +117,7 @@ leak_validation = [
 ]
 leak_stashed = [
   "B",
-  "每步泄漏：训练：张量挂在 ctx 属性上",
+  "每步泄漏：训练：张量挂在 ctx 上",
   "leaked a step: training: a tensor as an attribute of ctx",
 ]
 leak_training = [
@@ -170,7 +170,7 @@ title = ["第二步的峰值由什么组成", "What the peak of step two consist
 x = {label = ["批与办法", "batch and cure"]}
 y = {label = ["实时字节", "live bytes"], unit = "B"}
 [figure.peaks.series]
-parameters = ["bar", "参数", "parameters"]
+parameters = ["bar", "参数与输入", "parameters, inputs"]
 gradients = ["bar", "梯度", "gradients"]
 optimizer = ["bar", "优化器状态", "optimizer states"]
 activations = ["bar", "激活", "activations"]
@@ -183,10 +183,21 @@ small = ["小批", "small batch"]
 small_checkpointed = ["小批，逐块检查点", "small batch, each block checkpointed"]
 small_fused = ["小批，融合优化器", "small batch, fused optimizer"]
 
+[figure.steps]
+title = ["前两步里存活的字节（大批）", "Bytes alive over the first two steps (large batch)"]
+x = {label = ["事件（分配与释放）", "event (allocation or free)"]}
+y = {label = ["存活字节", "bytes alive"], unit = "B"}
+[figure.steps.series]
+parameters = ["area", "参数与输入", "parameters, inputs"]
+optimizer = ["area", "优化器状态", "optimizer states"]
+gradients = ["area", "梯度", "gradients"]
+activations = ["area", "激活", "activations"]
+transients = ["area", "临时量", "transients"]
+
 [figure.leaks]
 title = ["四个循环：每步之后还占着多少", "Four loops: what is held after each step"]
 x = {label = ["步", "step"]}
-y = {label = ["参数以外的字节", "bytes beside parameters"], unit = "B"}
+y = {label = ["参数以外的字节", "bytes apart from parameters"], unit = "B"}
 [figure.leaks.series]
 validation = [
   "measured",
@@ -195,7 +206,7 @@ validation = [
 ]
 stashed = [
   "measured",
-  "训练：张量挂在 ctx 属性上",
+  "训练：张量挂在 ctx 上",
   "training: a tensor as an attribute of ctx",
 ]
 training = [
@@ -301,6 +312,32 @@ def peaks(
     return found
 
 
+def two_steps(config: Config, points: int = 80) -> list[tuple[int, dict[str, int]]]:
+    """What is alive over the first two steps, event by event, of which the highest of neighbours stay.
+
+    ``points`` a step, so that the peak of each is kept.
+    """
+    torch.manual_seed(config.seed)
+    model = Network(config).to(config.device)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    x = torch.randn(config.rows_large, config.width, device=config.device)
+    kept: list[tuple[int, dict[str, int]]] = []
+    with LiveMemory(model=model, optimizer=optimizer, inputs=x) as live:
+        for _ in range(2):
+            begun = len(live.timeline)
+            model(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            events = list(enumerate(live.timeline))[begun:]
+            stride = -(-len(events) // points)
+            for i in range(0, len(events), stride):
+                number, held = max(events[i : i + stride], key=lambda event: sum(event[1]))
+                by_category = dict(zip(CATEGORIES, held, strict=True))
+                row = {part: sum(by_category[c] for c in each) for part, each in PARTS.items()}
+                kept.append((number, row))
+    return kept
+
+
 # --- what grows ----------------------------------------------------------------------------------
 
 
@@ -364,7 +401,7 @@ LOOPS: dict[str, Loop] = {
 
 
 def growth(config: Config, loop: Loop, steps: int = 6) -> list[int]:
-    """Live bytes beside the parameters after each step."""
+    """Live bytes apart from the parameters after each step."""
     torch.manual_seed(config.seed)
     model = Network(config).to(config.device)
     x = torch.randn(config.rows_large, config.width, device=config.device)
@@ -446,6 +483,10 @@ def run(config: Config, progress: Progress) -> Result:
         for part, categories in PARTS.items()
     ]
     found.draw("peaks", *bars, places=columns)
+    events = two_steps(config)
+    times = [number for number, _ in events]
+    stack = ("parameters", "optimizer", "gradients", "activations", "transients")
+    found.draw("steps", *(Line(part, times, [row[part] for _, row in events]) for part in stack))
 
     progress(0.6, "leaks")
     after = {name: growth(config, loop) for name, loop in LOOPS.items()}

@@ -122,3 +122,21 @@ def test_an_exception_holds_the_frame_that_raised(result: Result) -> None:
     """While it is handled everything of the failed step is alive; then all of it is freed."""
     assert value(result, "held_in_except") == 1
     assert value(result, "held_after_except") == 0
+
+
+def test_the_first_two_steps_are_drawn_as_they_were(result: Result) -> None:
+    """Each step's peak is on it, the states stand between them, and activations are twice the same."""
+    figure = next(figure for figure in result.figures if figure.name == "steps")
+    parts = {series.name: series.y for series in figure.series}
+    counters = 4 * 4 * L
+    states = parts["optimizer"]
+    begun = next(i for i, nbytes in enumerate(states) if nbytes)  # once the first update is over
+    assert set(states[begun:]) == {8 * P + counters}
+    assert max(parts["gradients"]) == 4 * P
+    assert set(parts["parameters"]) == {4 * P + 4 * ROWS * H}  # with the batch
+    first, second = slice(None, begun), slice(begun, None)
+    assert max(parts["activations"][first]) == max(parts["activations"][second]) > GRAPH
+    totals = [sum(column) for column in zip(*parts.values(), strict=True)]
+    rise = max(totals[second]) - max(totals[first])
+    assert rise / P == value(result, "second_step_adds_large")
+    assert max(totals) == second_step(ROWS)["Total"]
