@@ -120,7 +120,7 @@ def test_ledger_by_hand(size: Size, how: Norm) -> None:
     """What each operator adds over sbh, and what it needs again, in the order of the forward."""
     s, keys, wide = 32, 2 * size.g / size.a, 2 * size.f / size.h
     row = 4 / size.h  # a number in fp32 for each row
-    norm = {
+    norm: dict[Norm, list[tuple[str, float]]] = {
         "fused": [("half", 2), ("wide", row)],
         "eager": [("wide", 4), ("wide", row), ("half", 2)],
     }
@@ -137,7 +137,7 @@ def test_ledger_by_hand(size: Size, how: Norm) -> None:
         "product",
         "down",
     ]
-    new = {
+    new: dict[int, list[tuple[str, float]]] = {
         0: norm[how],
         1: [("half", 2)],
         4: [("half", keys), ("half", 2), ("half", keys), ("wide", size.a * row), ("half", 2)],
@@ -157,10 +157,10 @@ def test_ledger_by_hand(size: Size, how: Norm) -> None:
         assert span.label == (f"{width:g}" if width >= 0.5 else "")
         end += width
     assert end * s * size.h == pytest.approx(closed_form(size, 1, s, Variant(norm=how)), rel=1e-12)
-    at = {span.row: span for span in spans if span.kind != "shared"}  # the last of each row
+    last = {span.row: span for span in spans if span.kind != "shared"}  # of each row
     shared = [(span.row, span.start, span.end) for span in spans if span.kind == "shared"]
     owners = {7: 6, 8: 6, 10: 9, 13: 12}  # K and V as Q; out as attention's O; up as gate
-    assert shared == [(row, at[own].start, at[own].end) for row, own in owners.items()]
+    assert shared == [(row, last[own].start, last[own].end) for row, own in owners.items()]
 
 
 def test_ledger_knows_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:
