@@ -23,12 +23,18 @@ The result
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, UntypedStorage, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
+from runnable_demos.lab.measure import fake
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.paper_gpt import (
     GPT3,
@@ -107,6 +113,33 @@ y = {label = ["字节", "bytes"], unit = "B"}
 norms = ["bar", "LayerNorm", "norms"]
 mlp = ["bar", "MLP", "MLP"]
 attention = ["bar", "注意力", "attention"]
+
+[figure.ledger]
+title = [
+  "GPT-3 一层的账（s=2048）：每个算子一行，它为反向存下的字节接在前一个后面",
+  "The ledger of a GPT-3 layer (s=2048): a row per operator, whose saved bytes go on where the last ended",
+]
+x = {label = ["累计的字节 / sbh", "bytes so far / sbh"]}
+y = {label = ["算子", "operator"]}
+[figure.ledger.series]
+linear = ["bar", "随 s 增长", "grows with s"]
+square = ["bar", "s×s 的矩阵，随 s² 增长", "s×s matrix, grows with s²"]
+mask = ["bar", "dropout 的掩码", "a mask of dropout"]
+shared = ["bar", "上面存过，不再占", "saved above, costs nothing"]
+[figure.ledger.places]
+norm1 = ["LayerNorm", "LayerNorm"]
+qkv = ["QKV", "QKV"]
+scores = ["QKᵀ", "QKᵀ"]
+softmax = ["softmax", "softmax"]
+drop_scores = ["dropout", "dropout"]
+values = ["PV", "PV"]
+out = ["输出投影", "out proj."]
+drop_out = ["dropout", "dropout"]
+norm2 = ["LayerNorm", "LayerNorm"]
+up = ["升维", "Linear 1"]
+gelu = ["GELU", "GELU"]
+down = ["降维", "Linear 2"]
+drop_mlp = ["dropout", "dropout"]
 """
 
 
@@ -161,6 +194,113 @@ def solve(shape: Shape, variant: Departures = PAPER, part: PaperPart = PaperBloc
     )
 
 
+# --- who saves what ------------------------------------------------------------------------------
+
+OPERATORS = {
+    "norm1": "layer_norm",
+    "qkv": "linear",
+    "scores": "baddbmm",
+    "softmax": "softmax",
+    "drop_scores": "native_dropout",
+    "values": "bmm",
+    "out": "linear",
+    "drop_out": "native_dropout",
+    "norm2": "layer_norm",
+    "up": "linear",
+    "gelu": "gelu",
+    "down": "linear",
+    "drop_mlp": "native_dropout",
+}
+"""The operators of a layer that save something, in the order of the forward, by their functions."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A function that was called, and the tensors that it saved."""
+
+    function: str
+    tensors: list[Tensor] = field(default_factory=list)
+
+
+class Operators(TorchFunctionMode):
+    """Notes which torch function saves which tensors, those of ``exclude`` apart."""
+
+    def __init__(self, exclude: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.excluded = {_key(tensor) for tensor in exclude}
+        self.calls = [Entry("")]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the function; what is packed meanwhile is its own."""
+        self.calls.append(Entry(func.__name__))
+        return func(*args, **(kwargs or {}))
+
+    def pack(self, tensor: Tensor) -> Tensor:
+        """A hook of autograd: one tensor is being saved."""
+        if _key(tensor) not in self.excluded:
+            self.calls[-1].tensors.append(tensor.detach())
+        return tensor.detach()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The calls that saved something."""
+        return [call for call in self.calls if call.tensors]
+
+
+def _key(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def entries(shape: Shape) -> list[Entry]:
+    """What each operator of a layer saves, on fake tensors."""
+    with fake():
+        block = PaperBlock(shape, PAPER)
+        x = torch.zeros(shape.s, shape.b, shape.h, dtype=PAPER.dtype, requires_grad=True) * 1.0
+        operators = Operators(block.parameters())
+        with saved_tensors_hooks(operators.pack, lambda tensor: tensor), operators:
+            block(x)
+        return operators.entries
+
+
+def kind_of(tensor: Tensor, s: int) -> str:
+    """A mask, a matrix of s×s, or a row for each token."""
+    if tensor.dtype is torch.bool:
+        return "mask"
+    return "square" if tensor.shape[-2:] == (s, s) else "linear"
+
+
+def ledger(shape: Shape) -> list[Span]:
+    """The saved bytes over sbh, one operator below the other; each storage is new once."""
+    found: list[Span] = []
+    unit, end = shape.s * shape.b * shape.h, 0.0
+    places: dict[int, tuple[float, float]] = {}
+    kept: list[UntypedStorage] = []  # a storage's address stays its own
+    for row, (entry, function) in enumerate(zip(entries(shape), OPERATORS.values(), strict=True)):
+        if entry.function != function:
+            raise ValueError(f"{entry.function} saves where {function} is expected")
+        fresh = end
+        drawn: list[Span] = []
+        for tensor in entry.tensors:
+            key, storage = _key(tensor), tensor.untyped_storage()
+            if key in places:
+                start, stop = places[key]
+                if start < fresh and not any(span.start == start for span in drawn):
+                    drawn.append(Span(row, "shared", start, stop))
+                continue
+            kept.append(storage)
+            places[key] = (end, end + storage.nbytes() / unit)
+            kind, end = kind_of(tensor, shape.s), places[key][1]
+            if drawn and drawn[-1].kind == kind:  # the norm's statistics, too thin to be seen
+                drawn[-1] = replace(drawn[-1], end=end)
+            else:
+                drawn.append(Span(row, kind, places[key][0], end))
+        found += [
+            span if span.kind == "shared" else replace(span, label=f"{span.end - span.start:.0f}")
+            for span in drawn
+        ]
+    return found
+
+
 # --- the demo ------------------------------------------------------------------------------------
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
@@ -168,7 +308,7 @@ LENGTHS = (512, 1024, 2048, 4096, 8192)
 
 def run(config: Config, progress: Progress) -> Result:
     """Coefficients of the whole and of its parts, departures, and GPT-3's layer."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     shape = Shape(config.length, config.batch, config.width, config.heads)
     progress(0.0, "sbh(34 + 5as/h)")
     whole = solve(shape)
@@ -213,6 +353,7 @@ def run(config: Config, progress: Progress) -> Result:
         nbytes = [times * paper_layer_bytes(replace(GPT3, s=n), PAPER, part) for n in LENGTHS]
         bars.append(Line(name, range(len(LENGTHS)), nbytes))
     found.draw("layer_over_length", *bars, places=LENGTHS)
+    found.lanes("ledger", ledger(GPT3), rows=OPERATORS)
 
     progress(0.9, "real")
     found["fake_equals_real"] = paper_layer_bytes(shape) == paper_layer_bytes(

@@ -26,13 +26,18 @@ The result
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, UntypedStorage, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import fake, saved_tensors
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.llama import (
     DEFAULT,
@@ -153,6 +158,33 @@ mlp = ["bar", "SwiGLU", "SwiGLU"]
 llama_7b = ["Llama 2 7B", "Llama 2 7B"]
 llama_13b = ["Llama 2 13B", "Llama 2 13B"]
 llama_70b = ["Llama 2 70B", "Llama 2 70B"]
+
+[figure.ledger]
+title = [
+  "Llama 3 8B 一层的账：每个算子一行，它为反向存下的字节接在前一个后面；上半 RMSNorm 融合，下半是 Hugging Face 的写法",
+  "The ledger of a Llama 3 8B layer: a row per operator, whose saved bytes go on where the last ended; above with fused RMSNorm, below as Hugging Face writes it",
+]
+x = {label = ["累计的字节 / sbh", "bytes so far / sbh"]}
+y = {label = ["算子", "operator"]}
+[figure.ledger.series]
+half = ["bar", "bf16", "bf16"]
+wide = ["bar", "fp32", "fp32"]
+shared = ["bar", "上面存过，不再占", "saved above, costs nothing"]
+[figure.ledger.places]
+fused = ["— 融合 —", "— fused —"]
+eager = ["— HF —", "— HF —"]
+norm1 = ["RMSNorm", "RMSNorm"]
+q = ["Q 投影", "Q proj."]
+k = ["K 投影", "K proj."]
+v = ["V 投影", "V proj."]
+core = ["注意力", "attention"]
+out = ["输出投影", "out proj."]
+norm2 = ["RMSNorm", "RMSNorm"]
+gate = ["gate", "gate"]
+up = ["up", "up"]
+silu = ["SiLU", "SiLU"]
+product = ["乘", "multiply"]
+down = ["down", "down"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -248,6 +280,123 @@ def solve(b: int, s: int, variant: Variant = DEFAULT) -> Coefficients:
     )
 
 
+# --- who saves what ------------------------------------------------------------------------------
+
+LLAMA_3_8B = Size(h=4096, f=14336, L=32, a=32, g=8, V=128256)
+NORMS: dict[Norm, tuple[str, ...]] = {"fused": ("",), "eager": ("pow", "rsqrt", "mul", "mul")}
+"""The functions that save something within a norm; an ``autograd.Function`` has no name."""
+
+
+def operators(how: Norm) -> list[tuple[str, str]]:
+    """The operators of a layer that save something, in the order of the forward, and their functions."""
+    norms = [[(name, function) for function in NORMS[how]] for name in ("norm1", "norm2")]
+    return [
+        *norms[0],
+        *((name, "linear") for name in ("q", "k", "v")),
+        ("core", "scaled_dot_product_attention"),
+        ("out", "linear"),
+        *norms[1],
+        *((name, "linear") for name in ("gate", "up")),
+        ("silu", "silu"),
+        ("product", "mul"),
+        ("down", "linear"),
+    ]
+
+
+@dataclass(slots=True)
+class Entry:
+    """A function that was called, and the tensors that it saved."""
+
+    function: str
+    tensors: list[Tensor] = field(default_factory=list)
+
+
+class Operators(TorchFunctionMode):
+    """Notes which torch function saves which tensors, those of ``exclude`` apart."""
+
+    def __init__(self, exclude: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.excluded = {_key(tensor) for tensor in exclude}
+        self.calls = [Entry("")]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the function; what is packed meanwhile is its own, and afterwards nobody's."""
+        self.calls.append(Entry(func.__name__))
+        out = func(*args, **(kwargs or {}))
+        self.calls.append(Entry(""))
+        return out
+
+    def pack(self, tensor: Tensor) -> Tensor:
+        """A hook of autograd: one tensor is being saved."""
+        with torch._C.DisableTorchFunction():  # what the hook calls is no operator of the layer
+            if _key(tensor) not in self.excluded:
+                self.calls[-1].tensors.append(tensor.detach())
+            return tensor.detach()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The calls that saved something."""
+        return [call for call in self.calls if call.tensors]
+
+
+def _key(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def entries(size: Size, s: int, how: Norm) -> list[Entry]:
+    """What each operator of a layer saves of one sequence, on fake tensors."""
+    with fake():
+        block = LlamaBlock(size, Variant(norm=how))
+        tables = rotary(s, size.h // size.a, torch.bfloat16)
+        x = torch.zeros(1, s, size.h, dtype=torch.bfloat16, requires_grad=True) * 1.0
+        calls = Operators([*block.parameters(), *tables])
+        with saved_tensors_hooks(calls.pack, lambda tensor: tensor), calls:
+            block(x, *tables)
+        return calls.entries
+
+
+def ledger(size: Size, s: int, how: Norm, first: int) -> tuple[list[Span], list[str]]:
+    """The saved bytes over sbh from row ``first`` on, and the rows; each storage is new once."""
+    found: list[Span] = []
+    rows: list[str] = []
+    end = 0.0
+    places: dict[int, tuple[float, float]] = {}
+    kept: list[UntypedStorage] = []  # a storage's address stays its own
+    for entry, (name, function) in zip(entries(size, s, how), operators(how), strict=True):
+        if entry.function != function:
+            raise ValueError(f"{entry.function} saves where {function} is expected")
+        if not rows or rows[-1] != name:
+            rows.append(name)
+            drawn: set[int] = set()
+        row = first + len(rows) - 1
+        for tensor in entry.tensors:
+            key, storage = _key(tensor), tensor.untyped_storage()
+            if key in drawn:
+                continue
+            drawn.add(key)
+            if key in places:
+                found.append(Span(row, "shared", *places[key]))
+                continue
+            kept.append(storage)
+            start, end = end, end + storage.nbytes() / (s * size.h)
+            places[key] = start, end
+            kind = "wide" if tensor.dtype is torch.float32 else "half"
+            label = f"{end - start:g}" if end - start >= 0.5 else ""
+            found.append(Span(row, kind, start, end, label))
+    return found, rows
+
+
+def draw_ledger(s: int, found: Mechanisms) -> None:
+    """A layer of Llama 3 8B with a fused norm, and below it with that of Hugging Face."""
+    spans: list[Span] = []
+    rows: list[str] = []
+    for how in NORMS:
+        own, names = ledger(LLAMA_3_8B, s, how, 1 + len(rows))
+        spans += own
+        rows += [how, *names]
+    found.lanes("ledger", spans, rows=rows)
+
+
 # --- the demo ------------------------------------------------------------------------------------
 
 PARTS: dict[str, tuple[int, LlamaPart]] = {
@@ -259,7 +408,7 @@ PARTS: dict[str, tuple[int, LlamaPart]] = {
 
 def run(config: Config, progress: Progress) -> Result:
     """Coefficients of the block and of its variants, then the real models."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     b, s, tokens = config.batch, config.length, config.tokens
     progress(0.0, "sb(12h + 4gd + 8f)")
     flash = solve(b, s)
@@ -311,5 +460,6 @@ def run(config: Config, progress: Progress) -> Result:
         found[f"{name}_share"] = nbytes[0] / layer  # 7B is the first
         bars.append(Line(name, range(len(MODELS)), nbytes))
     found.draw("layer_by_part", *bars, places=MODELS)
+    draw_ledger(tokens, found)
     progress(1.0, "")
     return found.result()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from runnable_demos import activation_formula
-from runnable_demos.activation_formula import PRESETS, run
+from runnable_demos.activation_formula import PRESETS, ledger, run
 from runnable_demos.models.paper_gpt import (
     GPT3,
     PAPER,
@@ -139,3 +139,46 @@ def test_another_law_and_another_reading_show(monkeypatch: pytest.MonkeyPatch) -
     metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
     assert metrics["coefficients_hold"] is False
     assert metrics["fake_equals_real"] is False
+
+
+def by_hand(shape: Shape) -> list[tuple[int, str, float, str]]:
+    """What each of 13 operators adds to the ledger over sbh, in the order of the forward."""
+    stats = 2 + 2 * 2 / shape.h  # the input, and two numbers of two bytes a row
+    matrix = shape.a * shape.s / shape.h  # an s×s matrix of one byte
+    return [
+        (0, "linear", stats, "2"),
+        (1, "linear", 2, "2"),
+        (2, "linear", 6, "6"),
+        (3, "square", 2 * matrix, f"{2 * matrix:.0f}"),
+        (4, "mask", matrix, f"{matrix:.0f}"),
+        (5, "square", 2 * matrix, f"{2 * matrix:.0f}"),
+        (6, "linear", 2, "2"),
+        (7, "mask", 1, "1"),
+        (8, "linear", stats, "2"),
+        (9, "linear", 2, "2"),
+        (10, "linear", 8, "8"),
+        (11, "linear", 8, "8"),
+        (12, "mask", 1, "1"),
+    ]
+
+
+@pytest.mark.parametrize("shape", [Shape(24, 3, 32, 4), GPT3])
+def test_ledger_by_hand(shape: Shape) -> None:
+    """Each operator's bytes go on where the last ended; V alone is needed again, where Q, K, V lie."""
+    spans = ledger(shape)
+    end = 0.0
+    new = [span for span in spans if span.kind != "shared"]
+    for span, (row, kind, size, label) in zip(new, by_hand(shape), strict=True):
+        assert (span.row, span.kind, span.label) == (row, kind, label)
+        assert (span.start, span.end) == pytest.approx((end, end + size), rel=1e-12)
+        end += size
+    assert end * shape.s * shape.b * shape.h == pytest.approx(paper_layer_bytes(shape), rel=1e-12)
+    (again,) = (span for span in spans if span.kind == "shared")
+    assert (again.row, again.start, again.end) == (5, new[2].start, new[2].end)
+
+
+def test_ledger_knows_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another function where one is expected is named, not drawn."""
+    monkeypatch.setitem(activation_formula.OPERATORS, "gelu", "relu")
+    with pytest.raises(ValueError, match="gelu saves where relu"):
+        ledger(SHAPES[0])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from runnable_demos.activation_llama import PRESETS, run, stack_bytes
-from runnable_demos.models.llama import LLAMA_7B, Size, Variant, llama_layer_bytes
+from runnable_demos import activation_llama
+from runnable_demos.activation_llama import LLAMA_3_8B, PRESETS, ledger, run, stack_bytes
+from runnable_demos.models.llama import LLAMA_7B, Norm, Size, Variant, llama_layer_bytes
 
 SIZES = [Size(24, 40, 1, 6, 2), Size(64, 100, 1, 4, 4), Size(48, 33, 1, 8, 1)]
 VARIANTS = [
@@ -111,3 +112,59 @@ def test_another_law_and_another_reading_show(monkeypatch: pytest.MonkeyPatch) -
     metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
     assert metrics["coefficients_hold"] is False
     assert metrics["fake_equals_real"] is False
+
+
+@pytest.mark.parametrize("how", ["fused", "eager"])
+@pytest.mark.parametrize("size", [Size(64, 100, 1, 4, 2), LLAMA_3_8B])
+def test_ledger_by_hand(size: Size, how: Norm) -> None:
+    """What each operator adds over sbh, and what it needs again, in the order of the forward."""
+    s, keys, wide = 32, 2 * size.g / size.a, 2 * size.f / size.h
+    row = 4 / size.h  # a number in fp32 for each row
+    norm: dict[Norm, list[tuple[str, float]]] = {
+        "fused": [("half", 2), ("wide", row)],
+        "eager": [("wide", 4), ("wide", row), ("half", 2)],
+    }
+    spans, rows = ledger(size, s, how, 5)
+    assert rows == [
+        "norm1",
+        *"qkv",
+        "core",
+        "out",
+        "norm2",
+        "gate",
+        "up",
+        "silu",
+        "product",
+        "down",
+    ]
+    new: dict[int, list[tuple[str, float]]] = {
+        0: norm[how],
+        1: [("half", 2)],
+        4: [("half", keys), ("half", 2), ("half", keys), ("wide", size.a * row), ("half", 2)],
+        6: norm[how],
+        7: [("half", 2)],
+        9: [("half", wide)],
+        10: [("half", wide), ("half", wide)],
+        11: [("half", wide)],
+    }
+    expected = [(5 + at, kind, width) for at, parts in new.items() for kind, width in parts]
+    end = 0.0
+    for span, (at, kind, width) in zip(
+        (span for span in spans if span.kind != "shared"), expected, strict=True
+    ):
+        assert (span.row, span.kind) == (at, kind)
+        assert (span.start, span.end) == pytest.approx((end, end + width), rel=1e-12)
+        assert span.label == (f"{width:g}" if width >= 0.5 else "")
+        end += width
+    assert end * s * size.h == pytest.approx(closed_form(size, 1, s, Variant(norm=how)), rel=1e-12)
+    last = {span.row: span for span in spans if span.kind != "shared"}  # of each row
+    shared = [(span.row, span.start, span.end) for span in spans if span.kind == "shared"]
+    owners = {7: 6, 8: 6, 10: 9, 13: 12}  # K and V as Q; out as attention's O; up as gate
+    assert shared == [(row, last[own].start, last[own].end) for row, own in owners.items()]
+
+
+def test_ledger_knows_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another function where one is expected is named, not drawn."""
+    monkeypatch.setitem(activation_llama.NORMS, "eager", ("pow", "rsqrt", "mul", "add"))
+    with pytest.raises(ValueError, match="mul saves where add"):
+        ledger(SIZES[0], 8, "eager", 0)
