@@ -95,6 +95,20 @@ plain = ["measured", "激活，不设检查点", "activations, no checkpoints"]
 checkpointed = ["measured", "激活，每块一个检查点", "activations, a checkpoint a block"]
 weights = ["theory", "权重，2 字节/参数", "weights, 2 B/param"]
 states = ["theory", "全部状态，16 字节/参数", "all states, 16 B/param"]
+
+[figure.share]
+title = [
+  "Llama 2 7B：激活占激活与全部状态之和的份额",
+  "Llama 2 7B: share of activations in activations and all states",
+]
+kind = "computed"
+x = {label = ["微批的 token 数", "tokens of the micro-batch"], scale = "log2"}
+y = {label = ["激活的份额", "share of activations"]}
+[figure.share.series]
+sharded = ["measured", "状态分到 {devices} 张卡", "states over {devices} GPUs"]
+plain = ["measured", "一张卡", "one GPU"]
+sharded_checkpointed = ["measured", "{devices} 张卡，加检查点", "{devices} GPUs, checkpoints"]
+checkpointed = ["measured", "一张卡，加检查点", "one GPU, checkpoints"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -115,6 +129,9 @@ PRESETS = {"small": Config(width=256, heads=4, shrink=16), "full": Config()}
 
 WEIGHTS, STATES = 2, 16
 """Bytes a parameter: bf16 weights alone; weights and gradients in bf16, master, m and v in fp32."""
+
+DEVICES = 8
+"""Ranks over which the figure of shares spreads all states."""
 
 
 # --- the measurements ----------------------------------------------------------------------------
@@ -204,6 +221,27 @@ def model_activations(size: llama.Size, tokens: int, checkpointed: bool) -> int:
     return one + (size.L - 1) * (two - one)
 
 
+def draw_shares(size: llama.Size, total: int, found: Findings) -> None:
+    """What part of activations and states is activations, as the micro-batch grows."""
+    tokens = [2**power for power in range(9, 20)]
+    saved = {
+        checkpointed: [model_activations(size, n, checkpointed) for n in tokens]
+        for checkpointed in (False, True)
+    }
+
+    def line(name: str, checkpointed: bool, devices: int) -> Line:
+        states = STATES * total / devices
+        return Line(name, tokens, [a / (a + states) for a in saved[checkpointed]])
+
+    found.draw(
+        "share",
+        line("sharded", False, DEVICES),
+        line("plain", False, 1),
+        line("sharded_checkpointed", True, DEVICES),
+        line("checkpointed", True, 1),
+    )
+
+
 def shrunk(size: llama.Size, factor: int) -> llama.Size:
     """A Llama of the same proportions."""
     heads = max(size.a // factor, 1)
@@ -219,7 +257,7 @@ MODELS = {"llama_7b": llama.LLAMA_7B, "llama_13b": llama.LLAMA_13B, "llama_70b":
 
 def run(config: Config, progress: Progress) -> Result:
     """Thresholds of GPT, of Llama layers, and of a whole Llama with and without checkpoints."""
-    found = Findings(MEASURES, config)
+    found = Findings(MEASURES, config, devices=DEVICES)
     h, a = config.width, config.heads
     progress(0.0, "GPT")
     layer = Gpt(h, a)
@@ -259,5 +297,6 @@ def run(config: Config, progress: Progress) -> Result:
         Line("weights", tokens, [WEIGHTS * total] * len(tokens)),
         Line("states", tokens, [STATES * total] * len(tokens)),
     )
+    draw_shares(seven, total, found)
     progress(1.0, "")
     return found.result()
