@@ -221,24 +221,32 @@ def model_activations(size: llama.Size, tokens: int, checkpointed: bool) -> int:
     return one + (size.L - 1) * (two - one)
 
 
-def draw_shares(size: llama.Size, total: int, found: Findings) -> None:
-    """What part of activations and states is activations, as the micro-batch grows."""
-    tokens = [2**power for power in range(9, 20)]
+def draw(size: llama.Size, total: int, found: Findings) -> None:
+    """Activations and states as the micro-batch grows, and what part of both is activations."""
+    tokens = [2**power for power in range(10, 20)]
     saved = {
-        checkpointed: [model_activations(size, n, checkpointed) for n in tokens]
+        checkpointed: {n: model_activations(size, n, checkpointed) for n in tokens}
         for checkpointed in (False, True)
     }
+    few = tokens[:7:3]
+    found.draw(
+        "activations_over_tokens",
+        Line("plain", few, [saved[False][n] for n in few]),
+        Line("checkpointed", few, [saved[True][n] for n in few]),
+        Line("weights", few, [WEIGHTS * total] * len(few)),
+        Line("states", few, [STATES * total] * len(few)),
+    )
 
-    def line(name: str, checkpointed: bool, devices: int) -> Line:
+    def share(name: str, checkpointed: bool, devices: int) -> Line:
         states = STATES * total / devices
-        return Line(name, tokens, [a / (a + states) for a in saved[checkpointed]])
+        return Line(name, tokens, [a / (a + states) for a in saved[checkpointed].values()])
 
     found.draw(
         "share",
-        line("sharded", False, DEVICES),
-        line("plain", False, 1),
-        line("sharded_checkpointed", True, DEVICES),
-        line("checkpointed", True, 1),
+        share("sharded", False, DEVICES),
+        share("plain", False, 1),
+        share("sharded_checkpointed", True, DEVICES),
+        share("checkpointed", True, 1),
     )
 
 
@@ -289,14 +297,6 @@ def run(config: Config, progress: Progress) -> Result:
     found["checkpointing_ratio"] = checkpointed / plain
 
     progress(0.9, "figure")
-    tokens = [1024, 8192, 65536]
-    found.draw(
-        "activations_over_tokens",
-        Line("plain", tokens, [model_activations(seven, n, False) for n in tokens]),
-        Line("checkpointed", tokens, [model_activations(seven, n, True) for n in tokens]),
-        Line("weights", tokens, [WEIGHTS * total] * len(tokens)),
-        Line("states", tokens, [STATES * total] * len(tokens)),
-    )
-    draw_shares(seven, total, found)
+    draw(seven, total, found)
     progress(1.0, "")
     return found.result()
