@@ -16,6 +16,8 @@ The model
 The measurement
     States are those of bitsandbytes after a step. The quantiser is written out here, never errs more than
     the one in bitsandbytes, and is run with blocks and with one scale for all.
+    Two biases are read off bitsandbytes over many steps: a v whose gradient has ended, in a block whose largest
+    value stays, and an m of a block whose largest magnitude is negative.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import storage_bytes
+from runnable_demos.lab.mechanisms import Mechanisms, Tile
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "8-bit Adam 的状态与分块", "en": "8-bit Adam: its states and its blocks"}
@@ -83,6 +86,34 @@ values_spoiled_by_block = [
   "values whose error exceeds the largest one in all other blocks, with blocks",
 ]
 
+[[method]]
+kind = "exact"
+how = ["bitsandbytes 的码表", "the code table of bitsandbytes"]
+[method.metrics]
+lowest_code = ["", "有符号码表里最小的码", "lowest code of the signed table"]
+
+[[method]]
+kind = "exact"
+how = [
+  "第一步梯度 0.5，此后为零；同一块的最大值一直不变；再走 1000 步之后的 v 除以第一步之后的 v",
+  "gradients of 0.5 in the first step, then none; the block's largest value stays; v 1,000 steps later over v after it",
+]
+[method.metrics]
+stale_fp32 = ["", "torch Adam，β2 = 0.999：v 剩下几成", "torch Adam, β2 = 0.999: what is left of v"]
+stale_8bit = ["", "8-bit，β2 = 0.999：v 剩下几成", "8-bit, β2 = 0.999: what is left of v"]
+stale_8bit_99 = ["", "8-bit，β2 = 0.99：v 剩下几成", "8-bit, β2 = 0.99: what is left of v"]
+stale_8bit_95 = ["", "8-bit，β2 = 0.95：v 剩下几成", "8-bit, β2 = 0.95: what is left of v"]
+
+[[method]]
+kind = "exact"
+how = [
+  "所有梯度恒为 1 或恒为 −1，100 步之后的 m 除以这个梯度",
+  "all gradients 1, or all −1, at each of 100 steps; m over that gradient",
+]
+[method.metrics]
+positive_first_moment = ["", "8-bit，块内全为正：m 与梯度之比", "8-bit, positive block: m over the gradient"]
+negative_first_moment = ["", "8-bit，块内全为负：m 与梯度之比", "8-bit, negative block: m over the gradient"]
+
 [figure.bytes_by_size]
 title = ["小张量不享受 8 位", "Small tensors stay in fp32"]
 x = {label = ["张量的元素数", "values in the tensor"], scale = "log2"}
@@ -94,6 +125,21 @@ measured = [
   "实测，含两张共用码表",
   "measured, with the two code tables that all share",
 ]
+
+[figure.blocks]
+title = [
+  "每格依次是原值、分块（B）读回的值、整张量共用一个缩放因子（T）读回的值；最右是每块的缩放因子",
+  "Each cell: the value, what a scale per block (B) and one for the tensor (T) read back; last, the block's scale",
+]
+x = {label = ["块内第几个", "value of the block"]}
+y = {label = ["块", "block"]}
+[figure.blocks.series]
+both = ["bar", "B（分块）和 T（整张量）都差不到 5%", "B (blocks) and T (tensor) within 5%"]
+blocked = ["bar", "只有 B 差不到 5%", "only B within 5%"]
+neither = ["bar", "B 和 T 都差 5% 以上", "neither B nor T within 5%"]
+scale = ["bar", "这一块的缩放因子（fp32）", "the block's scale (fp32)"]
+[figure.blocks.places]
+scales = ["缩放", "scale"]
 """
 
 
@@ -127,6 +173,44 @@ def adam_state(values: int, config: Config) -> dict[str, Tensor]:
     optimizer = Adam8bit([weight])
     optimizer.step()
     return {k: v for k, v in optimizer.state[weight].items() if isinstance(v, Tensor)}
+
+
+def stale_second_moment(beta: float, config: Config, *, packed: bool) -> float:
+    """What is left of v after 1,000 steps without a gradient, in a block whose largest value stays where it is."""
+    from bitsandbytes.optim.adam import Adam8bit  # noqa: PLC0415 - slow to import, and optional
+
+    weight = nn.Parameter(torch.zeros(SMALLEST_8BIT, device=config.device))
+    kind = Adam8bit if packed else optim.Adam
+    optimizer: optim.Optimizer = kind([weight], lr=0.0, betas=(0.9, beta))
+    weight.grad = torch.full_like(weight, 0.5)
+    weight.grad[::STATE_BLOCK] = 1
+    optimizer.step()
+    before = second_value(optimizer.state[weight], "2" if packed else "")
+    weight.grad.zero_()
+    weight.grad[::STATE_BLOCK] = (1 - beta) ** 0.5  # so that v stays at 1 − β
+    for _ in range(1000):
+        optimizer.step()
+    return second_value(optimizer.state[weight], "2" if packed else "") / before
+
+
+def steady_first_moment(gradient: float, config: Config) -> float:
+    """Where 8-bit m settles under a gradient that never changes, over that gradient."""
+    from bitsandbytes.optim.adam import Adam8bit  # noqa: PLC0415 - slow to import, and optional
+
+    weight = nn.Parameter(torch.zeros(SMALLEST_8BIT, device=config.device))
+    weight.grad = torch.full_like(weight, gradient)
+    optimizer: optim.Optimizer = Adam8bit([weight], lr=0.0)
+    for _ in range(100):
+        optimizer.step()
+    return second_value(optimizer.state[weight], "1") / gradient
+
+
+def second_value(state: dict[str, Tensor], moment: str) -> float:
+    """The second value of a state: of ``exp_avg_sq``, or of the 8-bit moment 1 or 2."""
+    if not moment:
+        return state["exp_avg_sq"][1].item()
+    code = state[f"qmap{moment}"][int(state[f"state{moment}"][1])]
+    return float(code * state[f"absmax{moment}"][0])
 
 
 def quantize(x: Tensor, codes: Tensor, block: int) -> tuple[Tensor, Tensor]:
@@ -177,9 +261,34 @@ def quantize_both(x: Tensor, codes: Tensor, block: int) -> Draw:
     )
 
 
+EXAMPLE = (0.6, -1.1, 0.3, 1.8, -0.4, 0.9, 1.6, -0.8, 1e4, 0.5, -1.2, 0.8, 1.3, -0.3, 0.7, -0.9)
+"""Sixteen values in blocks of four, one of them an outlier; two digits tell which are within 5%."""
+
+
+def read_back(codes: Tensor) -> list[Tile]:
+    """``EXAMPLE`` in blocks and with one scale: what each leaves of a value, and the scales of the blocks."""
+    side = 4
+    x = torch.tensor(EXAMPLE)
+    by_block, by_tensor = (round_trip(x, codes, size).tolist() for size in (side, len(EXAMPLE)))
+    tiles = []
+    for place, (true, block, whole) in enumerate(zip(x.tolist(), by_block, by_tensor, strict=True)):
+        close = [abs(each - true) <= 0.05 * abs(true) for each in (block, whole)]
+        kind = "both" if all(close) else "blocked" if close[0] else "neither"
+        shown = tuple(
+            f"{name}{each:.2g}".replace("-", "−")
+            for name, each in (("", true), ("B ", block), ("T ", whole))
+        )
+        tiles.append(Tile(*divmod(place, side), kind, shown if abs(true) < 1e3 else ("10⁴",)))
+    scales = quantize(x, codes, side)[1].flatten().tolist()
+    return tiles + [
+        Tile(row, side, "scale", (f"{each:.3g}" if each < 1e3 else "10⁴",))
+        for row, each in enumerate(scales)
+    ]
+
+
 def run(config: Config, progress: Progress) -> Result:
     """Count the state, then quantise tensors with one outlier, block by block and as a whole."""
-    found = Findings(MEASURES, config, state_block=STATE_BLOCK)
+    found = Mechanisms(MEASURES, config, state_block=STATE_BLOCK)
     progress(0.0, "load bitsandbytes")
     from bitsandbytes.functional import create_dynamic_map  # noqa: PLC0415 - slow, and optional
 
@@ -209,6 +318,16 @@ def run(config: Config, progress: Progress) -> Result:
     found.sample("codes_used_by_block", [draw.used_by_block for draw in stored], least=least)
     found.sample("codes_used_by_tensor", [draw.used_by_tensor for draw in stored], least=least)
     found.sample("values_spoiled_by_block", [draw.spoiled for draw in stored], least=least)
+
+    progress(0.75, "biases")
+    # Rounded, as the last digits of fp32 are the processor's.
+    found["lowest_code"] = round(codes.min().item(), 6)
+    found["stale_fp32"] = round(stale_second_moment(0.999, config, packed=False), 4)
+    for name, beta in (("stale_8bit", 0.999), ("stale_8bit_99", 0.99), ("stale_8bit_95", 0.95)):
+        found[name] = round(stale_second_moment(beta, config, packed=True), 4)
+    found["positive_first_moment"] = round(steady_first_moment(1.0, config), 4)
+    found["negative_first_moment"] = round(steady_first_moment(-1.0, config), 4)
+    found.tiles("blocks", read_back(codes), rows=range(1, 5), columns=[*range(1, 5), "scales"])
 
     progress(0.9, "sizes")
     sizes = [2**i for i in range(10, 17)]

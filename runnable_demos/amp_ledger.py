@@ -22,19 +22,29 @@ The model
 
 The measurement
     Bytes saved for the backward, by kind, over n; the weights' copies in autocast's cache, with the
-    backward inside and outside its context; and one step of a whole model with Adam.
+    backward inside and outside its context, and without any; and one step of a whole model with
+    Adam, whose peak with few tokens is the update, when the copies are gone. Three blocks
+    show when each copy is made and freed: in the usual order, with the backward inside the context,
+    and with checkpoints.
 """
 
 from __future__ import annotations
 
+import itertools
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import LiveMemory, Saved, fake, saved_tensors
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block, GPTSize, make_tokens
 from runnable_demos.models.recipes import RECIPES, Recipe, Trainer, breakdown
@@ -61,6 +71,24 @@ states_ratio = ["", "模型状态，autocast 比 fp32", "model states, autocast 
 states_bytes_per_param = ["B/param", "autocast 的模型状态", "model states under autocast"]
 peak_ratio = ["", "整步峰值，autocast 比 fp32", "peak of a whole step, autocast over fp32"]
 bf16_peak_ratio = ["", "整步峰值，纯 bf16 比 fp32", "peak of a whole step, bf16 throughout over fp32"]
+few_tokens_peak_ratio = [
+  "",
+  "只有 64 个 token 时，整步峰值，autocast 比 fp32",
+  "peak of a whole step with 64 tokens, autocast over fp32",
+]
+
+[[method]]
+kind = "exact"
+how = [
+  "不求梯度的前向，32 个 token，逐次分配、释放跟踪存活字节，加上权重",
+  "a forward without gradients of 32 tokens, live bytes followed allocation by allocation, and the weights",
+]
+[method.metrics]
+evaluation_ratio = [
+  "",
+  "评估的峰值，autocast 比 fp32",
+  "peak of an evaluation, autocast over fp32",
+]
 
 [[method]]
 kind = "exact"
@@ -194,6 +222,28 @@ fp32_measured = ["measured", "fp32，实测", "fp32, measured"]
 fp32_theory = ["theory", "fp32，理论", "fp32, theory"]
 amp_measured = ["measured", "autocast bf16，实测", "autocast bf16, measured"]
 amp_theory = ["theory", "autocast bf16，理论", "autocast bf16, theory"]
+
+[figure.copies]
+title = [
+  "三层走一步：权重的 16 位副本何时在",
+  "A step of three layers: when the 16-bit copies of weights are there",
+]
+x = {label = ["第几个动作", "action"]}
+y = {label = ["写法和各层", "way and layers"]}
+[figure.copies.series]
+copy = ["bar", "该层权重的 16 位副本", "16-bit copies of a layer's weights"]
+gradient = ["bar", "已有 fp32 梯度的层", "layers that have their fp32 gradients"]
+forward = ["bar", "前向（各层）", "forward (layers)"]
+leave = ["bar", "退出 autocast", "autocast is left"]
+backward = ["bar", "反向（各层）", "backward (layers)"]
+[figure.copies.places]
+outside = ["反向在外", "backward outside"]
+inside = ["反向在内", "backward inside"]
+checkpoints = ["检查点", "checkpoints"]
+copy_1 = ["副本 1", "copy 1"]
+copy_2 = ["副本 2", "copy 2"]
+copy_3 = ["副本 3", "copy 3"]
+gradients = ["梯度", "gradients"]
 """
 
 
@@ -303,6 +353,126 @@ def copies_of_a_shared_weight(config: Config, cache: bool) -> int:
     return sum(t.shape == (h, h) and not t.shared for t in saved.tensors)
 
 
+def evaluation_peak(config: Config, mode: Mode) -> int:
+    """Bytes of the weights of all blocks, and the most that a forward without gradients adds."""
+    blocks = [make_block(config, mode) for _ in range(config.layers)]
+    x = torch.randn(1, 32, config.width, device=config.device)
+    with LiveMemory() as live, torch.no_grad(), autocast(config, mode):
+        for block in blocks:
+            x = block(x)
+        peak = live.peak
+    return peak + sum(p.nbytes for block in blocks for p in block.parameters())
+
+
+# --- when the copies are there -------------------------------------------------------------------
+
+Way = Literal["outside", "inside", "checkpoints"]
+WAYS: tuple[Way, ...] = get_args(Way)
+"""Backward outside autocast, inside it, and outside it with each block checkpointed."""
+BLOCKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What happens next: a block's forward or backward, or leaving autocast (block 0)."""
+
+    kind: Literal["forward", "leave", "backward"]
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A 16-bit copy of a weight of ``block``, from within action ``born`` until within ``gone``."""
+
+    block: int
+    born: int
+    gone: int
+
+
+class CopyWatch(TorchDispatchMode):
+    """Sees each cast of a matrix of ``blocks`` to 16 bits, and when its storage is freed."""
+
+    def __init__(self, blocks: Sequence[nn.Module]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.owner = {
+            int(p.untyped_storage()._cdata): number
+            for number, block in enumerate(blocks, start=1)
+            for p in block.parameters()
+            if p.dim() == 2
+        }
+        self.actions: list[Action] = []
+        self.copies: list[Copy] = []
+
+    def begin(self, kind: Literal["forward", "leave", "backward"], block: int = 0) -> None:
+        """The next action."""
+        self.actions.append(Action(kind, block))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation; follow what it makes where it casts a weight."""
+        out = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._to_copy.default and out.dtype is torch.bfloat16:
+            block = self.owner.get(int(args[0].untyped_storage()._cdata))
+            if block:
+                weakref.finalize(out.untyped_storage(), self._freed, block, len(self.actions))
+        return out
+
+    def _freed(self, block: int, born: int) -> None:
+        self.copies.append(Copy(block, born, len(self.actions)))
+
+
+def watch_copies(config: Config, way: Way) -> tuple[list[Action], list[Copy], list[int]]:
+    """One step of three blocks: its actions, all copies of weights, and when block 1, 2, 3 has gradients."""
+    blocks = [make_block(config, "amp") for _ in range(BLOCKS)]
+    watch = CopyWatch(blocks)
+    arrived: dict[int, int] = {}
+
+    def note(block: int, _: Tensor) -> None:
+        arrived[block] = len(watch.actions)
+
+    for number, block in enumerate(blocks, start=1):
+        for p in block.parameters():
+            p.register_post_accumulate_grad_hook(partial(note, number))
+    x = torch.randn(1, 32, config.width, device=config.device)
+    with watch:
+        with autocast(config, "amp"):
+            for number, block in enumerate(blocks, start=1):
+                watch.begin("forward", number)
+                checked = way == "checkpoints"
+                x = checkpoint(block, x, use_reentrant=False) if checked else block(x)
+                x.register_hook(lambda _, number=number: watch.begin("backward", number))
+            loss = x.square().sum()
+            if way == "inside":
+                loss.backward()
+            watch.begin("leave")
+        if way != "inside":
+            loss.backward()
+    return watch.actions, watch.copies, [arrived[number] for number in range(1, BLOCKS + 1)]
+
+
+def draw_copies(config: Config, found: Mechanisms) -> None:
+    """For each way a row of actions, one for each block's copies, and one for the gradients."""
+    spans: list[Span] = []
+    rows: list[str] = []
+    for way in WAYS:
+        actions, copies, arrived = watch_copies(config, way)
+        first, end = len(rows), len(actions)
+        rows += [way, *(f"copy_{n}" for n in range(1, BLOCKS + 1)), "gradients"]
+        for kind, run in itertools.groupby(enumerate(actions), key=lambda each: each[1].kind):
+            part = list(run)
+            numbers = [action.block for _, action in part if action.block]
+            label = f"{numbers[0]}–{numbers[-1]}" if numbers else ""
+            spans.append(Span(first, kind, part[0][0], part[-1][0] + 1, label))
+        for block in range(1, BLOCKS + 1):  # the four matrices of a block, cast within one action
+            lives = {(c.born, c.gone) for c in copies if c.block == block}
+            spans += [Span(first + block, "copy", born - 1, gone) for born, gone in sorted(lives)]
+        for at in sorted(set(arrived)):
+            have = [block for block in range(1, BLOCKS + 1) if arrived[block - 1] <= at]
+            until = min((later for later in arrived if later > at), default=end + 1)
+            label = "–".join(dict.fromkeys(map(str, (have[-1], have[0]))))
+            spans.append(Span(first + BLOCKS + 1, "gradient", at - 1, until - 1, label))
+    found.lanes("copies", spans, rows)
+
+
 def softmax_bytes(config: Config, cast: bool) -> float:
     """Bytes that softmax and the product after it save for one attention score.
 
@@ -327,7 +497,7 @@ def softmax_bytes(config: Config, cast: bool) -> float:
 
 def run(config: Config, progress: Progress) -> Result:
     """Measure what a block keeps, what the cache holds, and a whole step."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     measure_saved(config, found)
     progress(0.2, "break-even")
     measure_break_even(config, found)
@@ -338,8 +508,11 @@ def run(config: Config, progress: Progress) -> Result:
     found["outside_left_bytes_per_param"] = left_after_backward(config, inside=False) / weights
     found["shared_weight_copies_cached"] = copies_of_a_shared_weight(config, cache=True)
     found["shared_weight_copies_uncached"] = copies_of_a_shared_weight(config, cache=False)
+    evaluation = {mode: evaluation_peak(config, mode) for mode in MODES[:2]}
+    found["evaluation_ratio"] = evaluation["amp"] / evaluation["fp32"]
     found["softmax_fp32_bytes_per_score"] = softmax_bytes(config, cast=False)
     found["softmax_amp_bytes_per_score"] = softmax_bytes(config, cast=True)
+    draw_copies(config, found)
 
     progress(0.6, "a whole step")
     measure_step(config, found)
@@ -402,6 +575,9 @@ def measure_step(config: Config, found: Findings) -> None:
     found["gradients_are_fp32"] = gradient_dtypes(config) == {torch.float32}
     found["peak_ratio"] = amp.peak / fp32.peak
     found["bf16_peak_ratio"] = bf16.peak / fp32.peak
+    few = replace(config, tokens=64)
+    short, short_amp = (breakdown(*begin(few, recipe)).peak for recipe in RECIPES[:2])
+    found["few_tokens_peak_ratio"] = short_amp / short
 
 
 def begin(config: Config, recipe: Recipe) -> tuple[Trainer, Tensor]:

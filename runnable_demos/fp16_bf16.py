@@ -13,19 +13,23 @@ The model
     fp16 has p = 10, e from -14 to 15; bf16 has p = 7, e from -126 to 127, the same as fp32.
 
 The measurement
-    Nothing is looked up. All 65,536 bit patterns of each format are listed and sorted;
-    rounding is read off every fp32 number from 1 to 2; sums are run until they stop growing.
+    Nothing is looked up. All 65,536 bit patterns of each format are listed and sorted, and the 256 of
+    both FP8 formats; rounding is read off every fp32 number from 1 to 2; sums are run until they stop
+    growing. What a bit is for is found by flipping it in the pattern of 1.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "FP16 与 BF16", "en": "FP16 and BF16"}
@@ -122,6 +126,67 @@ how = ["直接转换", "converted"]
 [method.metrics]
 fp16_of_70000_is_infinite = ["", "70000 转成 fp16 是无穷大", "70000 becomes infinity in fp16"]
 
+[[method]]
+kind = "exact"
+how = ["列出全部 256 个位模式，排序后读出", "read off the sorted list of all 256 bit patterns"]
+[method.metrics]
+e4m3_eps = ["", "FP8 E4M3：1 之上的间隔", "FP8 E4M3: gap above 1"]
+e4m3_max = ["", "FP8 E4M3：最大有限数", "FP8 E4M3: largest finite number"]
+e4m3_min_subnormal = ["", "FP8 E4M3：最小非规格化数", "FP8 E4M3: smallest subnormal number"]
+e5m2_eps = ["", "FP8 E5M2：1 之上的间隔", "FP8 E5M2: gap above 1"]
+e5m2_max = ["", "FP8 E5M2：最大有限数", "FP8 E5M2: largest finite number"]
+e5m2_min_subnormal = ["", "FP8 E5M2：最小非规格化数", "FP8 E5M2: smallest subnormal number"]
+
+[[method]]
+kind = "exact"
+how = [
+  "在 1 的位模式里逐位翻转，看值怎样变：变号、仍在 (1, 2) 里，还是换了指数",
+  "each bit is flipped in the pattern of 1; the value turns negative, stays within (1, 2), or changes its exponent",
+]
+[method.metrics]
+fp32_exponent_bits = ["", "fp32：指数位", "fp32: exponent bits"]
+fp32_fraction_bits = ["", "fp32：尾数位", "fp32: fraction bits"]
+bf16_exponent_bits = ["", "bf16：指数位", "bf16: exponent bits"]
+bf16_fraction_bits = ["", "bf16：尾数位", "bf16: fraction bits"]
+fp16_exponent_bits = ["", "fp16：指数位", "fp16: exponent bits"]
+fp16_fraction_bits = ["", "fp16：尾数位", "fp16: fraction bits"]
+e4m3_exponent_bits = ["", "FP8 E4M3：指数位", "FP8 E4M3: exponent bits"]
+e4m3_fraction_bits = ["", "FP8 E4M3：尾数位", "FP8 E4M3: fraction bits"]
+e5m2_exponent_bits = ["", "FP8 E5M2：指数位", "FP8 E5M2: exponent bits"]
+e5m2_fraction_bits = ["", "FP8 E5M2：尾数位", "FP8 E5M2: fraction bits"]
+
+[[method]]
+kind = "exact"
+how = ["按位模式读出：第一个正的，和指数位刚好是 1 的", "read as patterns: the first positive one, and exponent 1"]
+[method.metrics]
+fp32_min_subnormal = ["", "fp32：最小非规格化数", "fp32: smallest subnormal number"]
+fp32_min_normal = ["", "fp32：最小正规数", "fp32: smallest normal number"]
+
+[[method]]
+kind = "exact"
+how = ["0 到 {positions} − 1 逐个转换，数不同的值", "0 to {positions} - 1 converted, different values counted"]
+[method.metrics]
+fp16_positions = ["", "fp16：{positions} 个位置里不同的值", "fp16: different values of {positions} positions"]
+bf16_positions = ["", "bf16：{positions} 个位置里不同的值", "bf16: different values of {positions} positions"]
+
+[figure.layouts]
+title = [
+  "五种格式怎样分配各自的位：指数管范围，尾数管精度",
+  "How five formats spend their bits: the exponent gives range, the fraction precision",
+]
+x = {label = ["从左数第几位", "bits from the left"]}
+y = {label = ["格式", "format"]}
+[figure.layouts.series]
+sign = ["bar", "符号", "sign"]
+exponent = ["bar", "指数：范围", "exponent: range"]
+fraction = ["bar", "尾数：精度", "fraction: precision"]
+[figure.layouts.places]
+fp32 = ["fp32", "fp32"]
+bf16 = ["bf16", "bf16"]
+fp16 = ["fp16", "fp16"]
+e4m3 = ["E4M3", "E4M3"]
+e5m2 = ["E5M2", "E5M2"]
+
 [figure.binades]
 title = ["每个 2 倍区间 [2^e, 2^(e+1)) 里有多少个数", "How many numbers lie in [2^e, 2^(e+1))"]
 x = {label = ["指数 e", "exponent e"]}
@@ -143,6 +208,9 @@ class Config:
         2**23,
     )
     terms: int = parameter(4096, {"zh": "求和的项数", "en": "terms of the sums"}, 2100, 2**20)
+    positions: int = parameter(
+        8192, {"zh": "转换的位置个数", "en": "positions converted"}, 4096, 2**17
+    )
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
@@ -150,12 +218,23 @@ class Config:
 PRESETS = {"small": Config(samples=2**16), "full": Config()}
 
 FORMATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
+FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+LAYOUTS = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+}
+PATTERNS = {1: torch.int8, 2: torch.int16, 4: torch.int32}
+"""The integers that hold a bit pattern of so many bytes."""
 
 
 def all_values(dtype: torch.dtype, device: str) -> Tensor:
-    """The value of each of the 65,536 bit patterns, in fp64."""
-    patterns = torch.arange(-(2**15), 2**15, dtype=torch.int32, device=device).to(torch.int16)
-    return patterns.view(dtype).double()
+    """The value of each bit pattern of 16 or 8 bits, in fp64."""
+    half = 2 ** (8 * dtype.itemsize - 1)
+    patterns = torch.arange(-half, half, dtype=torch.int32, device=device)
+    return patterns.to(PATTERNS[dtype.itemsize]).view(dtype).double()
 
 
 @dataclass(frozen=True)
@@ -237,12 +316,45 @@ def is_upper_half_of_fp32(device: str) -> bool:
     return bool(((wide == narrow) | (wide.isnan() & narrow.isnan())).all())
 
 
+def decode(pattern: int, dtype: torch.dtype, device: str) -> float:
+    """The value of one bit pattern."""
+    bits = 8 * dtype.itemsize
+    signed = pattern - 2**bits if pattern >= 2 ** (bits - 1) else pattern
+    held = torch.tensor([signed], dtype=PATTERNS[dtype.itemsize], device=device)
+    return float(held.view(dtype).double())
+
+
+def pattern(number: float, dtype: torch.dtype, device: str) -> int:
+    """The bit pattern of a number rounded to a format."""
+    held = torch.tensor([number], dtype=torch.float64, device=device).to(dtype)
+    return int(held.view(PATTERNS[dtype.itemsize])) % (1 << 8 * dtype.itemsize)
+
+
+def layout(dtype: torch.dtype, device: str) -> list[str]:
+    """What each bit is for, from the left: flip it in the pattern of 1, and look at the value."""
+    one, found = pattern(1.0, dtype, device), []
+    for bit in reversed(range(8 * dtype.itemsize)):
+        value = decode(one ^ (1 << bit), dtype, device)
+        if value == -1:
+            found.append("sign")
+        elif 1 < value < 2:
+            found.append("fraction")
+        else:  # another power of two, infinity or NaN
+            found.append("exponent")
+    return found
+
+
+def different_positions(dtype: torch.dtype, positions: int, device: str) -> int:
+    """How many of the positions 0, 1, … are still told apart."""
+    return len(torch.arange(positions, dtype=torch.float64, device=device).to(dtype).unique())
+
+
 # --- the run -------------------------------------------------------------------------------------
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Take the census of both formats, and try rounding and sums."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     device, terms = config.device, config.terms
     listed: dict[str, Census] = {}
     for number, (name, dtype) in enumerate(FORMATS.items()):
@@ -260,6 +372,7 @@ def run(config: Config, progress: Progress) -> Result:
         found[f"{name}_last_exact_integer"] = last_exact_integer(dtype, device)
         found[f"{name}_sum_of_ones"] = sum_of_ones(dtype, terms, device)
         found[f"{name}_product_of_ones"] = product_of_ones(dtype, terms, device) == terms
+        found[f"{name}_positions"] = different_positions(dtype, config.positions, device)
 
     fp16, bf16 = listed["fp16"], listed["bf16"]
     found["precision_ratio"] = bf16.gap_above_one / fp16.gap_above_one
@@ -271,5 +384,32 @@ def run(config: Config, progress: Progress) -> Result:
         binades = {e: n for e, n in format_.per_binade.items() if e % 4 == 0}  # every fourth
         lines.append(Line(name, list(binades), list(binades.values())))
     found.draw("binades", *lines)
+    eight_bits(found, device)
+    found.lanes("layouts", list(spans(found, device)), LAYOUTS)
     progress(1.0, "")
     return found.result()
+
+
+def eight_bits(found: Mechanisms, device: str) -> None:
+    """The same census of FP8, and what fp32 has at its lower end."""
+    for name, dtype in FP8.items():
+        values = census(dtype, device)
+        found[f"{name}_eps"] = values.gap_above_one
+        found[f"{name}_max"] = values.largest
+        found[f"{name}_min_subnormal"] = values.smallest
+    fraction = layout(torch.float32, device).count("fraction")
+    found["fp32_min_subnormal"] = decode(1, torch.float32, device)
+    found["fp32_min_normal"] = decode(1 << fraction, torch.float32, device)
+
+
+def spans(found: Mechanisms, device: str) -> Iterator[Span]:
+    """The fields of each format, from the left, with how many bits they have."""
+    for row, (name, dtype) in enumerate(LAYOUTS.items()):
+        fields = layout(dtype, device)
+        found[f"{name}_exponent_bits"] = fields.count("exponent")
+        found[f"{name}_fraction_bits"] = fields.count("fraction")
+        start = 0
+        for kind, run_ in itertools.groupby(fields):
+            end = start + len(list(run_))
+            yield Span(row, kind, start, end, str(end - start))
+            start = end

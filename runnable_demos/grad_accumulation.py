@@ -15,7 +15,8 @@ The model
 The measurement
     Gradients of both ways in fp64, so that a real difference cannot hide in rounding; the weight of
     each token's loss, by autograd; BatchNorm's statistics; the live peak over m; FLOPs; and a sum of
-    bf16 gradients that stops growing.
+    bf16 gradients that stops growing. A picture of one step, its clock the FLOPs done so far, shows
+    which activations are alive together.
 
 The result
     Equal to rounding with equal counts, or with a sum divided by all tokens; wrong with unequal counts
@@ -24,16 +25,21 @@ The result
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from runnable_demos.lab.errors import relative
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, count_flops
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "梯度累积", "en": "Gradient accumulation"}
@@ -43,6 +49,7 @@ QUESTION: Text = {
 }
 
 LONG, SHORT = 4, 1  # tokens that count in a long and in a short sequence, as a ratio
+SHOWN = 4  # micro-batches in the picture of a step
 
 MEASURES = """
 [[method]]
@@ -163,6 +170,23 @@ accumulated = [
   "每 {rows} 行一个微批",
   "micro-batches of {rows} rows",
 ]
+
+[figure.lifetimes]
+title = [
+  "一步之内谁在何时存活：{shown} 个微批一次算完，或逐个累积",
+  "What is alive when in a step: {shown} micro-batches at once, or accumulated",
+]
+x = {label = ["已完成的计算量 / 一个微批的前向", "work done / one micro-batch's forward"]}
+y = {label = ["微批", "micro-batch"]}
+[figure.lifetimes.series]
+forward = ["bar", "前向", "forward"]
+backward = ["bar", "反向", "backward"]
+activations = ["bar", "激活，等反向来用", "activations, kept for the backward"]
+gradients = ["bar", ".grad，留到更新", ".grad, kept until the update"]
+[figure.lifetimes.places]
+at_once = ["一个大批", "one batch"]
+accumulated = ["逐个累积", "accumulated"]
+grad = [".grad", ".grad"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -342,6 +366,96 @@ def flops(config: Config, m: int, rows: int) -> int:
     return count_flops(lambda: step(model, batches))
 
 
+# --- a picture of one step -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Something is alive, or under way, from ``start`` until ``end``, both in FLOPs done by then."""
+
+    start: int
+    end: int
+
+
+class Step(TorchDispatchMode):
+    """Follows what a step holds; the FLOPs of its matrix products are its clock."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.clock = 0
+        self.activations: list[Life] = []
+        """Each matrix of a forward, as soon as it is gone."""
+
+    def follow(self, x: Tensor, start: int) -> None:
+        """Note when the storage of ``x``, which was made at ``start``, dies."""
+        end = lambda: self.activations.append(Life(start, self.clock))  # noqa: E731 - one use
+        weakref.finalize(x.untyped_storage(), end)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation; a matrix that a forward makes is an activation."""
+        start, kwargs = self.clock, kwargs or {}
+        out = func(*args, **kwargs)
+        if func._overloadpacket in flop_registry:
+            self.clock += flop_registry[func._overloadpacket](*args, **kwargs, out_val=out)
+        if torch.is_grad_enabled() and isinstance(out, Tensor) and out.dim() == 2:
+            given = {a.data_ptr() for a in args if isinstance(a, Tensor)}
+            if out.data_ptr() not in given:  # no view
+                self.follow(out, start)
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A step: its passes in order, the activations of each micro-batch, and ``.grad``."""
+
+    passes: tuple[tuple[Literal["forward", "backward"], Life], ...]
+    activations: tuple[Life, ...]
+    gradients: Life
+
+
+def trace(config: Config, m: int, rows: int) -> Trace:
+    """Forward and backward of m micro-batches of ``rows`` rows, watched."""
+    model = network(config.width).to(config.device)
+    batches = [torch.randn(rows, config.width, device=config.device) for _ in range(m)]
+    passes: list[tuple[Literal["forward", "backward"], Life]] = []
+    activations: list[Life] = []
+    arrived: list[int] = []
+    with Step() as watched:
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(lambda _: arrived.append(watched.clock))
+        for batch in batches:
+            begin, watched.activations = watched.clock, []
+            loss = mean_square(model, batch) / m
+            turn = watched.clock
+            loss.backward()
+            del loss
+            passes += [("forward", Life(begin, turn)), ("backward", Life(turn, watched.clock))]
+            lives = watched.activations
+            first, last = min(life.start for life in lives), max(life.end for life in lives)
+            activations.append(Life(first, last))
+    return Trace(tuple(passes), tuple(activations), Life(min(arrived), watched.clock))
+
+
+def draw_lifetimes(config: Config, found: Mechanisms) -> None:
+    """Both ways over the same work: a row of passes, a row for each micro-batch, and ``.grad``."""
+    steps = (trace(config, 1, SHOWN * config.rows), trace(config, SHOWN, config.rows))
+    unit = steps[1].passes[0][1].end
+    parts = []
+    for first, step in zip((0, SHOWN + 2), steps, strict=True):
+        counts: dict[str, int] = {}
+        for kind, life in step.passes:
+            counts[kind] = counts.get(kind, 0) + 1
+            label = f"{counts[kind]}" if len(step.passes) > 2 else f"1–{SHOWN}"
+            parts.append(Span(first, kind, life.start / unit, life.end / unit, label))
+        for row in range(SHOWN):  # one large batch holds the rows of all
+            life = step.activations[row % len(step.activations)]
+            parts.append(Span(first + 1 + row, "activations", life.start / unit, life.end / unit))
+        life = step.gradients
+        parts.append(Span(first + 1 + SHOWN, "gradients", life.start / unit, life.end / unit))
+    each = range(1, SHOWN + 1)
+    found.lanes("lifetimes", parts, rows=["at_once", *each, "grad", "accumulated", *each, "grad"])
+
+
 def over_draws(config: Config, measure: Callable[[Config], float]) -> list[float]:
     """What ``measure`` finds with other weights and data, seed after seed."""
     found = []
@@ -353,7 +467,7 @@ def over_draws(config: Config, measure: Callable[[Config], float]) -> list[float
 
 def run(config: Config, progress: Progress) -> Result:
     """Compare gradients, then memory and FLOPs over the number of micro-batches."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config, shown=SHOWN)
     m, rows, width = config.micro_batches, config.rows, config.width
     torch.manual_seed(config.seed)
     progress(0.0, "gradients")
@@ -388,6 +502,8 @@ def run(config: Config, progress: Progress) -> Result:
         Line("at_once", x, [at_once[k] for k in counts]),
         Line("accumulated", x, [accumulated[k] for k in counts]),
     )
+
+    draw_lifetimes(config, found)
 
     progress(0.9, "FLOPs")
     found["flops_ratio"] = flops(config, m, rows) / flops(config, 1, m * rows)

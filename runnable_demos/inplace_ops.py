@@ -5,14 +5,15 @@ The question
     gradient, when does it raise, when is it silently wrong, and how many bytes are saved?
 
 The model
-    Every storage that autograd knows carries a version counter, shared by its views.
+    Every tensor carries a version counter, which its views and ``detach()`` share.
     Each in-place operation adds one. A saved tensor remembers the version that it was saved at,
     and unpacking it at another one raises. So an in-place operation is safe if nobody has saved
-    what it overwrites. ``.data`` leaves the counter, and saved-tensor hooks take its check away.
+    what it overwrites. ``.data`` has a counter of its own, and saved-tensor hooks take the check away.
 
 The measurement
     Each case runs in place and out of place on the same numbers; outcomes are compared bit by bit.
     Saved bytes and the forward's live peak are read for the same layers in both forms.
+    Four programs are watched operation by operation: the version of what they overwrite, and what was saved.
 
 The result
     What is saved is rarely less; what in-place removes is a transient.
@@ -31,8 +32,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, saved_tensors
+from runnable_demos.lab.mechanisms import Mechanisms, Tile
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "原地操作", "en": "In-place operations"}
@@ -76,8 +78,8 @@ no_grad_counts_raises = ["", "在 no_grad 中改写", "under no_grad"]
 data_is_silent_wrong = ["", "经 .data 改写", "through .data"]
 hooks_are_silent_wrong = [
   "",
-  "已保存张量经过 pack 钩子",
-  "a saved tensor that went through a pack hook",
+  "pack 钩子返回共用存储的张量之后改写",
+  "after a pack hook that kept the same storage",
 ]
 leaf_raises = ["", "叶子张量当场拒绝原地操作", "a leaf refuses on the spot"]
 
@@ -123,6 +125,24 @@ silu = ["SiLU", "SiLU"]
 silu_inplace = ["SiLU，原地", "SiLU, in place"]
 dropout = ["dropout", "dropout"]
 dropout_inplace = ["dropout，原地", "dropout, in place"]
+
+[figure.versions]
+title = ["版本计数器：存的是哪一版，反向时是哪一版", "Version counters: what was saved, and what the backward finds"]
+x = {label = ["操作，然后反向", "operations, then the backward"]}
+y = {label = ["被改写的张量", "tensor that is overwritten"]}
+[figure.versions.series]
+saved = ["bar", "已保存，没有再改；反向正确", "saved, not changed since; right gradient"]
+overwritten = ["bar", "保存之后改写，版本号变了；反向报错", "overwritten since, new version; an error"]
+free = ["bar", "没有人保存，可以改写", "saved by nobody, free to write"]
+unseen = ["bar", "保存之后改写，版本号没变；反向算错", "overwritten since, old version; wrong gradient"]
+[figure.versions.places]
+relu = ["① h", "① h"]
+mask = ["② p", "② p"]
+residual = ["③ x", "③ x"]
+data = ["④ y", "④ y"]
+first = ["先算", "first"]
+write = ["原地写", "in place"]
+backward = ["反向", "backward"]
 """
 
 
@@ -309,6 +329,123 @@ def leaf_raises(x: Tensor) -> bool:
     return False
 
 
+# --- version counters ----------------------------------------------------------------------------
+
+Do = Callable[[list[Tensor]], Tensor]
+"""An operation on all tensors so far; it returns a new one, or one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Two operations with their labels; the second writes over one of the tensors so far."""
+
+    name: str
+    written: int
+    steps: tuple[tuple[str, Do], tuple[str, Do]]
+    reference: Layer
+
+    def run(self, x: Tensor, after: Callable[[list[Tensor]], object] = len) -> Tensor:
+        """All operations on ``x``; ``after`` each it sees the tensors that there are by then."""
+        held, out = [x], x
+        for _, do in self.steps:
+            out = do(held)
+            if all(out is not tensor for tensor in held):
+                held.append(out)
+            after(held)
+        return out
+
+
+def scale_data_of_last(held: list[Tensor]) -> Tensor:
+    """Twice the last tensor, written where autograd does not see it."""
+    held[-1].data.mul_(2)
+    return held[-1]
+
+
+def programs(W: Tensor) -> tuple[Program, ...]:
+    """One that is safe, two that raise, one that is silently wrong; ``W`` is square."""
+    linear: Layer = partial(F.linear, weight=W)
+    return (
+        Program(
+            "relu",
+            1,
+            (("Linear", lambda held: linear(held[0])), ("ReLU_", lambda held: held[1].relu_())),
+            chain(linear, torch.relu),
+        ),
+        Program(
+            "mask",
+            1,
+            (
+                ("softmax", lambda held: F.softmax(held[0], -1)),
+                ("fill_", lambda held: held[1].masked_fill_(held[1] > 0.1, 0)),
+            ),
+            chain(lambda s: F.softmax(s, -1), lambda p: p.masked_fill(p > 0.1, 0)),
+        ),
+        Program(
+            "residual",
+            0,
+            (
+                ("Linear", lambda held: linear(held[0])),
+                ("x += f", lambda held: held[0].add_(held[1])),
+            ),
+            lambda x: x + F.linear(x, W),
+        ),
+        Program(
+            "data",
+            1,
+            (("sigmoid", lambda held: torch.sigmoid(held[0])), (".data", scale_data_of_last)),
+            chain(torch.sigmoid, lambda y: y * 2),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A tensor after one operation: its version, that which was saved, and what became of what was."""
+
+    version: int
+    saved: int | None
+    kind: Literal["free", "saved", "overwritten", "unseen"]
+
+
+def states(program: Program, x: Tensor) -> list[State]:
+    """After each operation, the state of the tensor that the second one writes over."""
+    packed: dict[int, tuple[int, Tensor]] = {}
+    found: list[State] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        key = tensor.untyped_storage().data_ptr()
+        packed.setdefault(key, (tensor._version, tensor.detach().clone()))
+        return tensor.detach()
+
+    def state(tensor: Tensor) -> State:
+        version = tensor._version
+        saved = packed.get(tensor.untyped_storage().data_ptr())
+        if saved is None:
+            return State(version, None, "free")
+        if saved[0] != version:
+            return State(version, saved[0], "overwritten")
+        return State(version, saved[0], "saved" if torch.equal(saved[1], tensor) else "unseen")
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        program.run(x * 1.0, lambda held: found.append(state(held[program.written])))
+    return found
+
+
+def draw_versions(W: Tensor, x: Tensor, found: Mechanisms) -> None:
+    """Each program: its two operations and its backward, with the versions of what it overwrites."""
+    kinds: dict[Outcome, str] = {"equal": "saved", "raises": "overwritten", "wrong": "unseen"}
+    parts: list[Tile] = []
+    for row, program in enumerate(programs(W)):
+        history = states(program, x)
+        for column, ((label, _), now) in enumerate(zip(program.steps, history, strict=True)):
+            parts.append(Tile(row, column, now.kind, (label, f"v{now.version}")))
+        outcome = observe(Case(program.name, "equal", program.run, program.reference), x)
+        sign = "=" if now.saved == now.version else "≠"
+        parts.append(Tile(row, 2, kinds[outcome], (f"v{now.saved} {sign} v{now.version}",)))
+    rows = [program.name for program in programs(W)]
+    found.tiles("versions", parts, rows, ["first", "write", "backward"])
+
+
 # --- bytes ---------------------------------------------------------------------------------------
 
 
@@ -344,7 +481,7 @@ def forward_peak(activation: Layer, x: Tensor, up: Tensor, down: Tensor) -> int:
 
 def run(config: Config, progress: Progress) -> Result:
     """Outcomes, then saved bytes, then the forward's peak."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     h = config.width
     generator = torch.Generator().manual_seed(config.seed)
 
@@ -358,6 +495,7 @@ def run(config: Config, progress: Progress) -> Result:
     for case in cases(W):
         found[case.name] = observe(case, x) == case.outcome
     found["leaf_raises"] = leaf_raises(x)
+    draw_versions(W, x, found)
 
     progress(0.5, "bytes")
     saved: dict[str, float] = {}

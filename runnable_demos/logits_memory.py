@@ -15,6 +15,7 @@ The model
 The measurement
     Saved bytes and the live peak at a size like that of Llama 3, on fake tensors, for each way;
     FLOPs of matrix products and errors against fp64 on small real tensors.
+    Each way is followed through a step: when a large tensor is made, and when it is freed.
 
 The result
     The peak is three times what is saved. Chunks without recompute save nothing; with it they cost a
@@ -23,6 +24,7 @@ The result
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -31,11 +33,14 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import LiveMemory, allocator_peak, count_flops, fake, saved_tensors
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 GPU = 4
@@ -120,6 +125,38 @@ y = {label = ["峰值字节", "peak bytes"], unit = "B", scale = "log2"}
 chunked = ["measured", "分块，不重算", "chunked"]
 recomputed = ["measured", "分块并重算", "chunked and recomputed"]
 fused = ["measured", "前向里就算梯度", "gradients in the forward"]
+
+[figure.lifetimes]
+title = [
+  "每个大张量何时存活：一次算完，与分 {k} 块的三种做法",
+  "When each large tensor is alive: all at once, and three ways with {k} chunks",
+]
+x = {label = ["前向从 0 到 1，反向从 1 到 2", "forward from 0 to 1, backward from 1 to 2"]}
+y = {label = ["张量", "tensor"]}
+[figure.lifetimes.series]
+logits = ["bar", "logits", "logits"]
+saved = ["bar", "log-softmax", "log-softmax"]
+gradient = ["bar", "两者的梯度", "their gradients"]
+wanted = ["bar", "dW 与 dx", "dW and dx"]
+forward = ["bar", "前向", "forward"]
+backward = ["bar", "反向", "backward"]
+[figure.lifetimes.places]
+naive = ["一次算完", "all at once"]
+chunked = ["分块不重算", "chunked"]
+recomputed = ["分块并重算", "recomputed"]
+fused = ["前向算梯度", "in the forward"]
+z = ["logits", "logits"]
+z32 = ["logits，fp32", "logits, fp32"]
+p = ["log-softmax", "log-softmax"]
+g_p = ["传到它的梯度", "gradient into it"]
+g_z32 = ["传出的梯度", "gradient out"]
+g_z = ["同上，bf16", "the same, bf16"]
+g_w = ["dW", "dW"]
+g_x = ["dx", "dx"]
+chunk_1 = ["第 1 块", "chunk 1"]
+chunk_2 = ["第 2 块", "chunk 2"]
+chunk_3 = ["第 3 块", "chunk 3"]
+chunk_4 = ["第 4 块", "chunk 4"]
 """
 
 
@@ -247,6 +284,102 @@ def memory(loss: Loss, T: int, h: int, V: int) -> Memory:
         return Memory(saved.bytes, live.peak)
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A storage of ``nbytes`` that ``op`` made, the ``born``-th large one of a step.
+
+    It is alive until after the ``gone``-th is there.
+    ``chunk`` of the tokens, from 0, was the last whose logits were computed before.
+    """
+
+    op: str
+    chunk: int
+    nbytes: int
+    born: int
+    gone: int
+
+
+class Lives(TorchDispatchMode):
+    """Follows all storages of at least ``least`` bytes that are made beside ``x``, in their order."""
+
+    def __init__(self, x: Tensor, chunk_elements: int, least: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.x, self.chunk_elements, self.least = x, chunk_elements, least
+        self.made = self.chunk = 0
+        self.alive: set[int] = {x.untyped_storage()._cdata}
+        self.ended: list[Life] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation, and follow what it made."""
+        given = {t.untyped_storage()._cdata for t in tree_leaves(args) if isinstance(t, Tensor)}
+        if func is torch.ops.aten.mm.default and _share(args[0], self.x):
+            self.chunk = args[0].storage_offset() // self.chunk_elements
+        out = func(*args, **(kwargs or {}))
+        for t in tree_leaves(out):
+            if isinstance(t, Tensor) and t.untyped_storage().nbytes() >= self.least:
+                self._follow(t, func.overloadpacket.__name__, given)
+        return out
+
+    def _follow(self, t: Tensor, op: str, given: set[int]) -> None:
+        storage = t.untyped_storage()
+        key = storage._cdata
+        if key not in given | self.alive:
+            self.made += 1
+            self.alive.add(key)
+            weakref.finalize(storage, self._end, key, op, self.chunk, storage.nbytes(), self.made)
+
+    def _end(self, key: int, op: str, chunk: int, nbytes: int, born: int) -> None:
+        self.alive.remove(key)
+        self.ended.append(Life(op, chunk, nbytes, born, self.made))
+
+
+def _share(a: Tensor, b: Tensor) -> bool:
+    return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
+
+
+def lifetimes(loss: Loss, T: int, h: int, V: int, k: int) -> tuple[int, list[Life]]:
+    """What lives when in a step of ``k`` chunks, and how much of it the forward makes; fake tensors, bf16."""
+    with fake():
+        x, W = (torch.zeros(n, h, dtype=torch.bfloat16, requires_grad=True) for n in (T, V))
+        y = torch.zeros(T, dtype=torch.long)
+        with Lives(x, T // k * h, 2 * (T // k) * min(h, V)) as lives:
+            value = loss(x, W, y)
+            forward = lives.made
+            torch.autograd.grad(value, (x, W))
+    return forward, sorted(lives.ended, key=lambda life: life.born)
+
+
+NAMES = ("z", "z32", "p", "g_p", "g_z32", "g_z", "g_w", "g_x")
+KINDS = ("logits", "logits", "saved", "gradient", "gradient", "gradient", "wanted", "wanted")
+"""The large tensors of doing all at once, in the order in which they are made, and what each is."""
+
+
+def draw_lifetimes(T: int, h: int, V: int, found: Mechanisms) -> None:
+    """All tensors of doing all at once; of the other ways each chunk's log-softmax, which may be kept."""
+    parts, rows = [], list[str]()
+    for name in ("naive", "chunked", "recomputed", "fused"):
+        forward, lives = lifetimes(ways(SHOWN)[name], T, h, V, SHOWN)
+        backward = lives[-1].born - forward
+
+        def at(made: int, forward: int = forward, backward: int = backward) -> float:
+            return made / forward if made < forward else 1 + (made - forward) / backward
+
+        first = len(rows)
+        parts += [Span(first, "forward", 0, 1), Span(first, "backward", 1, 2)]
+        if name == "naive":
+            rows += [name, *NAMES]
+            for row, (kind, life) in enumerate(zip(KINDS, lives, strict=True), start=first + 1):
+                label = f"{life.nbytes / 1e9:.1f} GB" if life.nbytes > 1e9 else ""
+                parts.append(Span(row, kind, at(life.born - 1), at(life.gone), label))
+        else:
+            rows += [name, *(f"chunk_{i + 1}" for i in range(SHOWN))]
+            for life in lives:
+                if life.op == "_log_softmax":
+                    row = first + 1 + life.chunk
+                    parts.append(Span(row, "saved", at(life.born - 1), at(life.gone)))
+    found.lanes("lifetimes", parts, rows=rows)
+
+
 def draw(device: str, seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Small real ``x, W, y``: 48 tokens, width 16, 300 words."""
     generator = torch.Generator().manual_seed(seed)
@@ -293,11 +426,13 @@ def allocated(config: Config, found: Findings) -> None:
 # --- the demo ------------------------------------------------------------------------------------
 
 CHUNKS = (1, 2, 4, 8, 16, 32)
+SHOWN = 4
+"""Chunks of the figure of lifetimes."""
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Errors, then memory of every way, FLOPs, and the peak over the chunks."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config, k=SHOWN)
     T, h, V, k = config.tokens, config.width, config.vocabulary, config.chunks
     progress(0.0, "fp64")
     found["worst_error"] = worst_error(config)
@@ -332,6 +467,7 @@ def run(config: Config, progress: Progress) -> Result:
         for name in ("chunked", "recomputed", "fused")
     }
     found.draw("peak_over_chunks", *(Line(name, CHUNKS, peaks) for name, peaks in curves.items()))
+    draw_lifetimes(T, h, V, found)
     if config.device == "cuda":
         progress(0.9, "allocator")
         allocated(config, found)

@@ -16,12 +16,15 @@ The model
     double it after a run of good steps.
 
 The measurement
-    An fp16 layer receives gradients 2^0, 2^-1, … through autograd; those that arrive are counted, over S.
-    PyTorch's own ``GradScaler`` meets an overflow. A small GPT runs under fp16 autocast.
+    An fp16 layer receives gradients 2^0, 2^-1, … through autograd; those that arrive are counted, over S,
+    and sorted by what fp16 made of them. PyTorch's own ``GradScaler`` meets an overflow, and good steps
+    until it doubles. A small GPT runs under fp16 autocast.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +33,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 
 from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import GPTSize, build, make_tokens
 
@@ -58,6 +62,8 @@ lost_scaled = ["", "S = 2^15：变成 0 的", "S = 2^15: those that become 0"]
 lost_bf16 = ["", "bf16，不缩放：变成 0 的", "bf16, unscaled: those that become 0"]
 recovered_exactly = ["", "S = 2^15：收到的全部精确", "S = 2^15: all arrive exactly"]
 overflowed_excessive = ["", "S = 2^17：溢出的", "S = 2^17: those that overflow"]
+subnormal_unscaled = ["", "不缩放：成了非规格化数的", "unscaled: those that become subnormal"]
+subnormal_scaled = ["", "S = 2^15：成了非规格化数的", "S = 2^15: those that become subnormal"]
 smallest_kept = ["", "不缩放时收到的最小梯度", "smallest gradient received unscaled"]
 smallest_good_scale = ["", "一个都不丢的最小 S", "smallest S that loses none"]
 largest_good_scale = ["", "一个都不溢出的最大 S", "largest S that overflows none"]
@@ -70,6 +76,7 @@ initial_scale = ["", "GradScaler 的初始 S", "GradScaler's initial S"]
 scale_after_overflow = ["", "遇到无穷后的 S", "S after an infinity"]
 overflow_skips_the_step = ["", "遇到无穷时跳过这一步", "the step is skipped at an infinity"]
 growth = ["", "连续成功后 S 的倍数", "factor on S after a run of good steps"]
+steps_until_growth = ["", "默认设置下连续成功多少步 S 才变大", "good steps until S grows, by default"]
 clipped_without_unscale = [
   "",
   "不先 unscale_ 就裁剪到 1：真实梯度",
@@ -87,7 +94,7 @@ how = [
 model_loses_half = [
   "",
   "GPT，fp16，损失再除以 1024：过半梯度变成 0",
-  "GPT, fp16, loss divided by another 1024: more than half of the gradients become 0",
+  "GPT, fp16, loss divided by a further 1024: more than half of the gradients become 0",
 ]
 bf16_is_blind_to_scale = [
   "",
@@ -103,12 +110,30 @@ how = [
 ]
 bound = 0.01
 reason = [
-  "剩下的零来自 16 位相减时的抵消，与 CPU 的舍入有关，远不到百分之一",
-  "the zeros left come from cancellation in 16 bits and move with a CPU's rounding, far below a hundredth",
+  "剩下的零几乎都是第一个位置的 query，真梯度为零；其余随 CPU 的舍入变动，远不到百分之一",
+  "nearly all zeros left are the first position's query (true gradient 0); the rest, far below 1%, move with rounding",
 ]
 [method.metrics]
 model_lost_scaled = ["", "同上，S = 2^16：变成 0 的比例", "the same with S = 2^16: share that becomes 0"]
 model_lost_bf16 = ["", "同上，bf16，不缩放：变成 0 的比例", "the same in bf16, unscaled: share that becomes 0"]
+
+[figure.shift]
+title = [
+  "同一批梯度乘上 S 就整体右移：fp16 的窗口不动，看有多少落在窗口外",
+  "The same gradients move right as S grows: fp16's window stays, and what falls outside it is lost",
+]
+x = {label = ["S·g 的指数（以 2 为底）", "exponent of S·g, base 2"]}
+y = {label = ["格式与倍数", "format and factor"]}
+[figure.shift.series]
+lost = ["bar", "变成 0", "become 0"]
+subnormal = ["bar", "非规格化数：位数变少", "subnormal: fewer bits"]
+normal = ["bar", "正规数：位数齐全", "normal: all bits"]
+overflowed = ["bar", "溢出", "overflow"]
+[figure.shift.places]
+unscaled = ["fp16", "fp16"]
+scaled = ["×2¹⁵", "×2¹⁵"]
+excessive = ["×2¹⁷", "×2¹⁷"]
+bf16 = ["bf16", "bf16"]
 
 [figure.window]
 title = ["缩放因子太小丢梯度，太大溢出", "Too small a factor loses gradients, too large a one overflows"]
@@ -126,7 +151,7 @@ title = [
   "The more tokens a loss averages, the more gradients fp16 loses (small GPT, unscaled)",
 ]
 kind = "bounded"  # a few zeros come and go with a processor's rounding
-x = {label = ["损失再除以", "loss divided by another"], scale = "log2"}
+x = {label = ["损失再除以", "loss divided by a further"], scale = "log2"}
 y = {label = ["变成 0 的比例", "share that becomes 0"]}
 [figure.model.series]
 fp16 = ["measured", "fp16，实测", "fp16, measured"]
@@ -191,6 +216,42 @@ def powers(config: Config) -> Tensor:
     return torch.tensor([2.0**-k for k in range(config.count)], device=config.device)
 
 
+SENT = {
+    "unscaled": (FP16, 1.0),
+    "scaled": (FP16, 2.0**15),
+    "excessive": (FP16, 2.0**17),
+    "bf16": (BF16, 1.0),
+}
+"""How the gradients of the figure are sent: the rows."""
+
+
+def became(gradients: Tensor, dtype: torch.dtype, scale: float) -> list[str]:
+    """What each scaled gradient became in ``dtype`` before it was divided again."""
+    held = (received(gradients, dtype, scale) * scale).abs()  # by a power of two: as it was
+    normal = torch.finfo(dtype).smallest_normal
+    return [
+        "lost"
+        if size == 0
+        else "overflowed"
+        if size == float("inf")
+        else "normal"
+        if size >= normal
+        else "subnormal"
+        for size in held.tolist()
+    ]
+
+
+def shift(gradients: Tensor) -> Iterator[Span]:
+    """Over the exponents of the scaled gradients, largest last, what became of them, and of how many."""
+    ascending = gradients.flip(0)
+    for row, (dtype, scale) in enumerate(SENT.values()):
+        exponents = (torch.frexp(ascending * scale).exponent - 1).tolist()
+        kinds = zip(exponents, became(ascending, dtype, scale), strict=True)
+        for kind, group in itertools.groupby(kinds, key=lambda pair: pair[1]):
+            found = [exponent for exponent, _ in group]
+            yield Span(row, kind, found[0], found[-1] + 1, str(len(found)))
+
+
 # --- PyTorch's scaler ----------------------------------------------------------------------------
 
 
@@ -239,6 +300,21 @@ def meet_an_overflow(device: str) -> ScalerFacts:
     return ScalerFacts(initial, halved, moved, grown, norms[0], norms[1])
 
 
+def good_steps_until_growth(device: str) -> int:
+    """Step the scaler as it comes, with finite gradients, until its factor changes."""
+    weight = nn.Parameter(torch.ones(1, device=device))
+    optimizer = torch.optim.SGD([weight], lr=0.0)
+    scaler = GradScaler(torch.device(device).type)
+    scaler.scale(weight.detach())
+    initial, steps = scaler.get_scale(), 0
+    while scaler.get_scale() == initial:
+        weight.grad = torch.ones_like(weight)
+        scaler.step(optimizer)
+        scaler.update()
+        steps += 1
+    return steps
+
+
 # --- a real model --------------------------------------------------------------------------------
 
 
@@ -272,14 +348,16 @@ def lost_share(config: Config, dtype: torch.dtype, scale: float) -> float:
 
 def run(config: Config, progress: Progress) -> Result:
     """Count gradients of known size, watch the scaler, then a model."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     count_powers(config, found)
+    found.lanes("shift", list(shift(powers(config))), SENT)
 
     facts = meet_an_overflow(config.device)
     found["initial_scale"] = facts.initial
     found["scale_after_overflow"] = facts.after_overflow
     found["overflow_skips_the_step"] = not facts.weight_moved_at_overflow
     found["growth"] = facts.after_growth / facts.after_overflow
+    found["steps_until_growth"] = good_steps_until_growth(config.device)
     found["clipped_without_unscale"] = facts.clipped_without_unscale
     found["clipped_after_unscale"] = facts.clipped_after_unscale
 
@@ -309,6 +387,8 @@ def count_powers(config: Config, found: Findings) -> None:
     found["lost_scaled"] = scaled.lost
     found["recovered_exactly"] = scaled.exact and scaled.lost == 0
     found["lost_bf16"] = count(g, BF16, 1.0).lost
+    found["subnormal_unscaled"] = became(g, FP16, 1.0).count("subnormal")
+    found["subnormal_scaled"] = became(g, FP16, 2.0**15).count("subnormal")
     found["overflowed_excessive"] = count(g, FP16, 2.0**17).overflowed
     arrived = received(g, FP16, 1.0)
     found["smallest_kept"] = float(arrived[arrived > 0].min())

@@ -8,7 +8,8 @@ The model
 
         w + u = w    if    |u| < 2^(e-8),    that is   |u|/|w| < 2^-8 at w = 2^e, 2^-9 just below 2^(e+1).
 
-    (At equality the tie goes to the even neighbour.) Adam's first steps have |u| = lr whatever the
+    (At equality the tie goes to the even neighbour. Kahan's carry has eight bits of its own: the pair
+    loses u where sixteen bits would, up to 2^-16 at w = 1.) Adam's first steps have |u| = lr whatever the
     gradient is, so whether a weight moves depends on lr/|w| alone. Four remedies:
 
         fp32 master     + 4 bytes    add in fp32, round for the forward
@@ -19,23 +20,29 @@ The model
     The same happens to Adam's v: a step moves it by (1 - β₂)(g² - v), which is lost where it is under half
     a gap. Falling, it moves by (1 - β₂) v at most: lost at every v if 1 - β₂ < 2^-9 (β₂ = 0.999), at none
     if 1 - β₂ > 2^-8 (0.99, 0.95). PyTorch's AdamW has three implementations that round at different
-    places: the loop and foreach round β₂ v first and the sum again, fused rounds once.
+    places: the loop and foreach round β₂ v first and the sum again, fused rounds once. On a CPU foreach
+    rounds β₂ itself to bf16 before that, which its CUDA kernel does not.
 
 The measurement
-    A thousand equal updates of one weight by each remedy; one step of Adam on every bf16 number of
-    ten binades; the second moment of torch.optim.AdamW itself, all three ways, while gradients are 1 and
-    after they have become 1/8. Plain additions, the same on every machine.
+    A thousand equal updates of one weight by each remedy, the first eight of them one by one; one
+    step of Adam on every bf16 number of ten binades, and on weights as they are when training
+    begins; the second moment of torch.optim.AdamW itself, all three ways, while gradients are 1
+    and after they have become 1/8. Plain additions, the same on every machine.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 from torch import Tensor, nn
 
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.measure import storage_bytes
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "主权重", "en": "Master weights"}
@@ -71,6 +78,11 @@ how = ["逐次减半", "halved until lost"]
 [method.metrics]
 smallest_kept_at_1 = ["", "w = 1 时能留下的最小 2 的幂", "smallest power of two kept at w = 1"]
 smallest_kept_below_2 = ["", "w 紧邻 2 之下时能留下的最小 2 的幂", "smallest power of two kept just below 2"]
+kahan_smallest_kept_at_1 = [
+  "",
+  "w = 1 时，Kahan 补偿攒得起来的最小 2 的幂",
+  "smallest power of two that Kahan's carry adds up at w = 1",
+]
 
 [[method]]
 kind = "exact"
@@ -92,6 +104,29 @@ moved_with_master_at_lr_1e5 = [
 [[method]]
 kind = "exact"
 how = [
+  "标准差 0.02 的正态分布的 4096 个分位点，舍入到 bf16，各走一步 PyTorch 的 Adam，梯度为 1",
+  "one step of PyTorch's Adam, gradient 1, on 4096 quantiles of a normal distribution of standard deviation 0.02, rounded to bf16",
+]
+[method.metrics]
+initial_moved_at_lr_1e3 = [
+  "",
+  "标准差 0.02，学习率 0.001：动了的 bf16 权重比例",
+  "standard deviation 0.02, learning rate 0.001: share of bf16 weights that move",
+]
+initial_moved_at_lr_1e4 = [
+  "",
+  "标准差 0.02，学习率 0.0001：动了的 bf16 权重比例",
+  "standard deviation 0.02, learning rate 0.0001: share of bf16 weights that move",
+]
+initial_moved_at_lr_1e5 = [
+  "",
+  "标准差 0.02，学习率 1e-05：动了的 bf16 权重比例",
+  "standard deviation 0.02, learning rate 1e-05: share of bf16 weights that move",
+]
+
+[[method]]
+kind = "exact"
+how = [
   "torch.optim.AdamW 自己的 exp_avg_sq：梯度为 1，走 1000 步",
   "exp_avg_sq of torch.optim.AdamW itself: 1000 steps with gradients of 1",
 ]
@@ -103,8 +138,8 @@ bf16_moment_loop_rises_to = [
 ]
 bf16_moment_foreach_rises_to = [
   "",
-  "bf16 的二阶矩升到（foreach，β₂ = 0.999）",
-  "a bf16 second moment rises to (foreach, β₂ = 0.999)",
+  "bf16 的二阶矩升到（CPU 上的 foreach，β₂ = 0.999）",
+  "a bf16 second moment rises to (foreach on a CPU, β₂ = 0.999)",
 ]
 bf16_moment_fused_rises_to = [
   "",
@@ -136,18 +171,18 @@ bf16_moment_loop_falls_to_at_95 = [
 ]
 bf16_moment_foreach_falls_to_at_999 = [
   "",
-  "bf16 的二阶矩降到（foreach，β₂ = 0.999）",
-  "a bf16 second moment falls to (foreach, β₂ = 0.999)",
+  "bf16 的二阶矩降到（CPU 上的 foreach，β₂ = 0.999）",
+  "a bf16 second moment falls to (foreach on a CPU, β₂ = 0.999)",
 ]
 bf16_moment_foreach_falls_to_at_99 = [
   "",
-  "bf16 的二阶矩降到（foreach，β₂ = 0.99）",
-  "a bf16 second moment falls to (foreach, β₂ = 0.99)",
+  "bf16 的二阶矩降到（CPU 上的 foreach，β₂ = 0.99）",
+  "a bf16 second moment falls to (foreach on a CPU, β₂ = 0.99)",
 ]
 bf16_moment_foreach_falls_to_at_95 = [
   "",
-  "bf16 的二阶矩降到（foreach，β₂ = 0.95）",
-  "a bf16 second moment falls to (foreach, β₂ = 0.95)",
+  "bf16 的二阶矩降到（CPU 上的 foreach，β₂ = 0.95）",
+  "a bf16 second moment falls to (foreach on a CPU, β₂ = 0.95)",
 ]
 bf16_moment_fused_falls_to_at_999 = [
   "",
@@ -210,6 +245,25 @@ y = {label = ["动了的权重比例", "share of weights that move"]}
 [figure.moved.series]
 bf16 = ["measured", "bf16 权重", "bf16 weights"]
 master = ["measured", "fp32 主权重", "fp32 masters"]
+
+[figure.remainders]
+title = [
+  "从 1 开始每步加 2^-{exponent}，以间隔 2^-7 为单位：前向看到的权重，和还没进权重的零头",
+  "From 1 on, 2^-{exponent} added a step, in gaps of 2^-7: the weight that the forward sees, and what has not reached it",
+]
+x = {label = ["第几次更新", "update"]}
+y = {label = ["做法", "remedy"]}
+[figure.remainders.series]
+weight = ["bar", "bf16 权重比 1 多几个间隔", "gaps by which the bf16 weight exceeds 1"]
+kept = ["bar", "留着的零头", "remainder that is kept"]
+lost = ["bar", "丢掉的更新之和", "sum of the updates lost"]
+[figure.remainders.places]
+plain = ["纯 bf16", "bf16 only"]
+plain_rest = ["丢掉", "lost"]
+master = ["主权重", "master"]
+master_rest = ["零头", "remainder"]
+kahan = ["Kahan", "Kahan"]
+kahan_rest = ["补偿 −c", "carry −c"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -255,11 +309,15 @@ def with_kahan(w: Tensor, u: float, steps: int) -> Tensor:
     w = w.to(BF16)
     c = torch.zeros_like(w)
     for _ in range(steps):
-        y = u - c
-        t = w + y
-        c = (t - w) - y
-        w = t
+        w, c = kahan_step(w, c, u)
     return w
+
+
+def kahan_step(w: Tensor, c: Tensor, u: float) -> tuple[Tensor, Tensor]:
+    """The next weight, and by how much it overshot what was asked of it."""
+    y = u - c
+    t = w + y
+    return t, (t - w) - y
 
 
 def stochastic(w: Tensor, u: float, steps: int, generator: torch.Generator) -> Tensor:
@@ -272,11 +330,49 @@ def stochastic(w: Tensor, u: float, steps: int, generator: torch.Generator) -> T
     return w
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """After an update: the bf16 weight that the forward sees, and what has not reached it."""
+
+    weight: Fraction
+    rest: Fraction
+
+
+def follow_updates(u: float, steps: int, device: str) -> dict[str, list[State]]:
+    """The states of a weight of 1 after each update, by remedy."""
+    master = torch.ones((), device=device)
+    plain_w, kahan_w = master.to(BF16), master.to(BF16)
+    c = torch.zeros_like(kahan_w)
+    states: dict[str, list[State]] = {"plain": [], "master": [], "kahan": []}
+
+    def note(name: str, weight: Tensor, rest: Fraction) -> None:
+        states[name].append(State(Fraction(float(weight)), rest))
+
+    for n in range(1, steps + 1):
+        plain_w = plain_w + u
+        note("plain", plain_w, 1 + n * Fraction(u) - Fraction(float(plain_w)))
+        master = master + u
+        seen = master.to(BF16)
+        note("master", seen, Fraction(float(master)) - Fraction(float(seen)))
+        kahan_w, c = kahan_step(kahan_w, c, u)
+        note("kahan", kahan_w, -Fraction(float(c)))
+    return states
+
+
 def smallest_kept(w: float, device: str) -> float:
     """The smallest power of two that changes the bf16 number ``w`` when added."""
     weight = torch.tensor(w, dtype=BF16, device=device)
     u = 1.0
     while weight + u / 2 != weight:
+        u /= 2
+    return u
+
+
+def kahan_smallest_kept(w: float, device: str) -> float:
+    """The smallest power of two that moves the bf16 number ``w`` when added until it sums to two gaps."""
+    weight = torch.tensor(w, dtype=BF16, device=device)
+    u = float(GAP)
+    while with_kahan(weight, u / 2, round(4 * float(GAP) / u)) != weight:
         u /= 2
     return u
 
@@ -292,9 +388,9 @@ def every_weight(device: str) -> Tensor:
     return torch.cat([fractions * 2.0**e for e in BINADES]).to(BF16)
 
 
-def moved_share(lr: float, device: str) -> float:
+def moved_share(lr: float, weights: Tensor) -> float:
     """The share of those weights that the first step of PyTorch's Adam changes."""
-    weight = nn.Parameter(every_weight(device))
+    weight = nn.Parameter(weights)
     before = weight.detach().clone()
     optimizer = torch.optim.Adam([weight], lr=lr, foreach=False)
     weight.grad = torch.ones_like(weight)
@@ -310,6 +406,17 @@ def moved_share_with_master(lr: float, device: str) -> float:
     master.grad = torch.ones_like(master)
     optimizer.step()
     return float((master.detach() != before).double().mean())
+
+
+DEVIATION = 0.02
+QUANTILES = 4096
+
+
+def initial_weights(device: str) -> Tensor:
+    """Quantiles of a normal distribution, as weights are when training begins, in bf16."""
+    shares = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
+    weights: Tensor = DEVIATION * torch.special.ndtri(shares)
+    return weights.to(device, BF16)
 
 
 WAYS: dict[str, dict[str, bool]] = {
@@ -353,7 +460,7 @@ def moments(way: str, dtype: torch.dtype, device: str) -> dict[str, Moment]:
 
 def run(config: Config, progress: Progress) -> Result:
     """Try each remedy, then Adam on every weight."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     measure_one_weight(config, found)
     progress(0.6, "Adam")
     measure_adam_step(config, found)
@@ -366,7 +473,7 @@ def run(config: Config, progress: Progress) -> Result:
     return found.result()
 
 
-def measure_one_weight(config: Config, found: Findings) -> None:
+def measure_one_weight(config: Config, found: Mechanisms) -> None:
     """Equal updates of a weight of 1, by remedy, and the smallest update that is kept."""
     u, steps = 2.0**-config.exponent, config.steps
     one = torch.ones((), device=config.device)
@@ -379,6 +486,7 @@ def measure_one_weight(config: Config, found: Findings) -> None:
     found.sample("stochastic_mean", rounded.double().tolist(), closed_form=truth)
     found["smallest_kept_at_1"] = smallest_kept(1.0, config.device)
     found["smallest_kept_below_2"] = smallest_kept(1.9921875, config.device)
+    found["kahan_smallest_kept_at_1"] = kahan_smallest_kept(1.0, config.device)
 
     ticks = [steps * i // 10 for i in range(11)]
     found.draw(
@@ -389,18 +497,56 @@ def measure_one_weight(config: Config, found: Findings) -> None:
         Line("theory", ticks, [1 + n * u for n in ticks]),
     )
 
+    draw_remainders(follow_updates(u, min(steps, SHOWN), config.device), found)
+
+
+SHOWN = 8
+GAP = Fraction(1, 2**7)
+QUARTERS = {Fraction(1, 4): "¼", Fraction(1, 2): "½", Fraction(3, 4): "¾"}
+
+
+def in_gaps(x: Fraction) -> str:
+    """``x`` in gaps, as a label: −½, 0, 1¼."""
+    whole, part = divmod(abs(x / GAP), 1)
+    digits = QUARTERS.get(part, f"+{part}" if part else "")
+    return ("−" if x < 0 else "") + (str(whole) if whole or not digits else "") + digits
+
+
+def runs(labels: Iterable[str], row: int, kind: str) -> list[Span]:
+    """A span for each run of equal labels."""
+    spans, start = [], 0
+    for label, run in itertools.groupby(labels):
+        end = start + len(list(run))
+        spans.append(Span(row, kind, start, end, label))
+        start = end
+    return spans
+
+
+def draw_remainders(states: dict[str, list[State]], found: Mechanisms) -> None:
+    """Two rows for each remedy: its weight, and what the weight has not got yet."""
+    spans: list[Span] = []
+    rows: list[str] = []
+    for name, log in states.items():
+        spans += runs((in_gaps(s.weight - 1) for s in log), len(rows), "weight")
+        rest = "lost" if name == "plain" else "kept"
+        spans += runs((in_gaps(s.rest) for s in log), len(rows) + 1, rest)
+        rows += [name, f"{name}_rest"]
+    found.lanes("remainders", spans, rows)
+
 
 def measure_adam_step(config: Config, found: Findings) -> None:
     """The share of weights that one step of Adam moves, over the learning rate."""
     device = config.device
     for name, lr in {"1e2": 1e-2, "1e3": 1e-3, "1e4": 1e-4, "1e5": 1e-5}.items():
-        found[f"moved_at_lr_{name}"] = moved_share(lr, device)
+        found[f"moved_at_lr_{name}"] = moved_share(lr, every_weight(device))
+        if name != "1e2":
+            found[f"initial_moved_at_lr_{name}"] = moved_share(lr, initial_weights(device))
     found["moved_with_master_at_lr_1e5"] = moved_share_with_master(1e-5, device)
 
     rates = [2.0**-k for k in range(20, 4, -1)]
     found.draw(
         "moved",
-        Line("bf16", rates, [moved_share(lr, device) for lr in rates]),
+        Line("bf16", rates, [moved_share(lr, every_weight(device)) for lr in rates]),
         Line("master", rates, [moved_share_with_master(lr, device) for lr in rates]),
     )
 

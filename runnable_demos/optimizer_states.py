@@ -14,13 +14,14 @@ The model
 
 The measurement
     State: bytes of the storages in ``optimizer.state``. Transient: the live peak of the third step, above what
-    was there before, so that the state exists already.
+    was there before, so that the state exists already. Two ways to step are followed from the first step on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn, optim
@@ -106,6 +107,20 @@ adamw = ["AdamW", "AdamW"]
 amsgrad = ["AMSGrad", "AMSGrad"]
 adafactor = ["Adafactor", "Adafactor"]
 adam8bit = ["8-bit Adam", "8-bit Adam"]
+
+[figure.steps]
+title = [
+  "头两步里存活的字节：AdamW 的 foreach 与融合实现",
+  "Bytes alive over the first two steps: AdamW with foreach, and fused",
+]
+x = {label = [
+  "步（前半是反向，后半是更新）",
+  "step (first half: backward; second half: update)",
+]}
+y = {label = ["字节/参数", "bytes a parameter"], unit = "B/param"}
+[figure.steps.series]
+foreach = ["step", "foreach：全部矩阵一起", "foreach: all matrices at once"]
+fused = ["step", "融合", "fused"]
 """
 
 
@@ -181,6 +196,44 @@ def measure(factory: Factory, config: Config) -> Cost:
     return Cost(before / count, state / count, live.peak / count)
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """From ``time`` on ``held`` bytes a parameter are alive, weights included.
+
+    A step begins with its backward, and has its update half a step later.
+    """
+
+    time: float
+    held: float
+
+
+def follow(factory: Factory, config: Config, steps: int = 2) -> list[Moment]:
+    """The first ``steps`` of an optimizer, at each change."""
+    parameters = nn.ParameterList(
+        torch.randn(config.width, config.width) for _ in range(config.matrices)
+    )
+    parameters.to(config.device)
+    count = sum(p.numel() for p in parameters)
+    optimizer = factory(parameters)
+    moments: list[Moment] = []
+    with LiveMemory(model=parameters, optimizer=optimizer) as live:
+        for step in range(steps):
+            for begin, act in ((step, partial(backward, parameters)), (step + 0.5, optimizer.step)):
+                known = len(live.timeline)
+                act()
+                happened = live.timeline[known:]
+                for at, now in enumerate(happened):
+                    moments.append(Moment(begin + 0.5 * at / len(happened), sum(now) / count))
+            optimizer.zero_grad()
+    return [*moments, Moment(float(steps), moments[-1].held)]
+
+
+def backward(parameters: Iterable[Tensor]) -> None:
+    """Give each parameter a gradient, one after another."""
+    for p in parameters:
+        p.grad = torch.randn_like(p)
+
+
 def run(config: Config, progress: Progress) -> Result:
     """Count the states of each optimizer, and the transients of three ways to write Adam's step."""
     found = Findings(MEASURES, config)
@@ -206,5 +259,10 @@ def run(config: Config, progress: Progress) -> Result:
         Line("transient", places, [cost.transient for cost in costs.values()]),
         places=OPTIMIZERS,
     )
+    lines = []
+    for name in ("foreach", "fused"):
+        moments = follow(STEPS[name], config)
+        lines.append(Line(name, [m.time for m in moments], [m.held for m in moments]))
+    found.draw("steps", *lines)
     progress(1.0, "done")
     return found.result()

@@ -13,6 +13,7 @@ The measurement
     ``saved_tensors`` records every tensor that autograd packs, each storage once, parameters left
     out. The input is itself computed, as inside a network. Bytes are divided by the elements of
     the input. Row statistics (mean, 1/σ) appear as a small fraction: 2 · 4 bytes over ``h``.
+    Two networks, Linear, activation, Linear, are followed through a step: when each storage is alive.
 
 The result
     Full dtype nearly everywhere; one byte for a mask; ReLU's output is free where a matrix product
@@ -21,15 +22,18 @@ The result
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import saved_tensors
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "反向传播存了什么", "en": "What backward saves"}
@@ -146,6 +150,28 @@ rms_norm = ["RMSNorm", "RMSNorm"]
 linear = ["Linear", "Linear"]
 frozen_linear = ["冻结的 Linear", "frozen Linear"]
 cross_entropy = ["交叉熵", "cross-entropy"]
+
+[figure.lifetimes]
+title = [
+  "Linear、激活函数、Linear：哪块存储活到何时（标的是 x 的每个元素合多少字节）",
+  "Linear, activation, Linear: how long each storage lives (labels are bytes an element of x)",
+]
+x = {label = ["第几个动作", "action"]}
+y = {label = ["存储", "storage"]}
+[figure.lifetimes.series]
+saved = ["bar", "存着，等反向来用", "saved for the backward"]
+passing = ["bar", "后面一层算完就释放", "freed once the next layer has run"]
+gradient = ["bar", "激活的梯度", "gradient of an activation"]
+forward = ["bar", "前向（各层）", "forward (layers)"]
+backward = ["bar", "反向（各层）", "backward (layers)"]
+[figure.lifetimes.places]
+relu = ["ReLU", "ReLU"]
+gelu = ["GELU", "GELU"]
+x = ["输入 x", "input x"]
+z = ["z = x W₁", "z = x W₁"]
+a = ["a = f(z)", "a = f(z)"]
+g_a = ["a 的梯度", "gradient of a"]
+g_z = ["z 的梯度", "gradient of z"]
 """
 
 
@@ -243,12 +269,95 @@ def draw(config: Config, dtype: torch.dtype) -> Tensor:
     return leaf.requires_grad_() * 1.0
 
 
+# --- when each storage is alive --------------------------------------------------------------------
+
+LAYERS = ("L1", "f", "L2")
+STORAGES = ("x", "z", "a", "g_a", "g_z")
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A storage with ``nbytes`` is alive from within action ``born`` until within action ``gone``, from 1 on."""
+
+    storage: str
+    nbytes: int
+    born: int
+    gone: int
+
+
+@dataclass(slots=True)
+class Lives:
+    """Follows storages through the actions of a step: each layer's forward, then each layer's backward."""
+
+    action: int = 0
+    ended: list[Life] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """The next action."""
+        self.action += 1
+
+    def follow(self, name: str, tensor: Tensor) -> None:
+        """Note when ``tensor``, made in this action, dies."""
+        storage = tensor.untyped_storage()
+        weakref.finalize(storage, self._end, name, storage.nbytes(), self.action)
+
+    def _end(self, name: str, nbytes: int, born: int) -> None:
+        self.ended.append(Life(name, nbytes, born, self.action))
+
+
+def lifetimes(activation: Operation, config: Config) -> list[Life]:
+    """One step of Linear (h → 4h), ``activation``, Linear (4h → h), action by action."""
+    h, lives = config.width, Lives()
+    W1, W2 = (torch.randn(*shape, device=config.device) for shape in ((4 * h, h), (h, 4 * h)))
+    W1, W2 = W1.requires_grad_(), W2.requires_grad_()
+
+    def arrive(name: str, gradient: Tensor) -> None:  # made by one action, it begins the next
+        lives.follow(name, gradient)
+        lives.begin()
+
+    x = draw(config, torch.float32)
+    lives.follow("x", x)
+    lives.begin()
+    z = F.linear(x, W1)
+    lives.follow("z", z)
+    z.register_hook(partial(arrive, "g_z"))
+    del x
+    lives.begin()
+    a = activation(z)
+    lives.follow("a", a)
+    a.register_hook(partial(arrive, "g_a"))
+    del z
+    lives.begin()
+    y = F.linear(a, W2)
+    y.register_hook(lambda _: lives.begin())
+    del a
+    y.backward(torch.ones_like(y))
+    return sorted(lives.ended, key=lambda life: (STORAGES.index(life.storage), life.born))
+
+
+def draw_lifetimes(config: Config, found: Mechanisms) -> None:
+    """Both activations, one above the other: a row of actions, and below it a row for each storage."""
+    n, parts, rows = len(LAYERS), [], list[str]()
+    x_elements = config.tokens * config.width
+    for name, activation in (("relu", F.relu), ("gelu", F.gelu)):
+        first = len(rows)
+        rows += [name, *STORAGES]
+        parts.append(Span(first, "forward", 0, n, "L1, f, L2"))
+        parts.append(Span(first, "backward", n, 2 * n, "L2, f, L1"))
+        for life in lifetimes(activation, config):
+            kind = "gradient" if life.born > n else "saved" if life.gone > n else "passing"
+            row = first + 1 + STORAGES.index(life.storage)
+            label = f"{life.nbytes / x_elements:g} B"
+            parts.append(Span(row, kind, max(life.born - 1, 0), life.gone, label))
+    found.lanes("lifetimes", parts, rows=rows)
+
+
 # --- the demo ------------------------------------------------------------------------------------
 
 
 def run(config: Config, progress: Progress) -> Result:
     """Every operation and sequence in every dtype, and one slice."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     lines = []
     for i, (name, dtype) in enumerate(DTYPES.items()):
         progress(i / len(DTYPES), name)
@@ -269,5 +378,6 @@ def run(config: Config, progress: Progress) -> Result:
         column.exp() * column
     kept = max(t.nbytes for t in saved.tensors)
     found["slice_keeps_ratio"] = kept / column.nbytes
+    draw_lifetimes(config, found)
     progress(1.0, "")
     return found.result()

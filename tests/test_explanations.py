@@ -42,7 +42,7 @@ def test_every_link_is_told_once_in_reading_order(card: str) -> None:
     text = (BASE / "cards" / "numerics" / f"{card}.md").read_text(encoding="utf-8")
     body = text.split("\n---\n", 1)[1]
     written = len(
-        re.findall(r"\]\((?:claim|wrong|param|fact|calc|source|given|card|https|figure):", body)
+        re.findall(r"\]\((?:claim|wrong|param|fact|calc|source|given|gpu|card|https|figure):", body)
     )
     written += len(re.findall(r"\]\[how-many\]", body))
     found = explained(BASE, card)
@@ -90,6 +90,12 @@ def test_each_kind_of_link_says_what_it_leads_to() -> None:
     assert one(others, "source:python-tutorial").said["place"] == "Representation Error"
     assert one(others, "card:kahan-sum#lost-part").state == "written"
     assert one(others, "figure:float_sums/error").state == "drawn"
+    slot = one(others, "gpu:float_sums/gpu_seconds")
+    assert (slot.state, slot.printed) == ("awaited", "尚未在 GPU 上记录")
+    assert slot.said["label"] == {
+        "zh": "400 个数在 GPU 上求和的时间",
+        "en": "time in which a GPU adds 400 numbers",
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from markdown_it.token import Token
 
 from generator.cards.model import (
+    Awaited,
     Calc,
     Card,
     CardLink,
@@ -215,6 +216,8 @@ EDITS = [
     ("bad-link", "A price.", "A [price](⟦claim:demo).", "[price](⟦", "⟦[price]("),
     ("bad-link", "A price.", "A ⟦[price](wrong:demo/a@TPU)."),
     ("bad-link", "A price.", "A ⟦[price](given:80)."),
+    ("bad-link", "A price.", "A ⟦[price](gpu:demo)."),
+    ("bad-link", "A price.", "A ⟦[price](gpu:demo/seconds@h200)."),
     ("bad-link", "A price.", "A ⟦[price](fact:toy-gpu)."),
     ("bad-link", "A price.", "A ⟦[price](fact:toy_gpu/memory)."),
     ("bad-link", "A price.", "A ⟦[price](fact:toy-gpu/memory/size)."),
@@ -390,6 +393,7 @@ def test_every_kind_of_link_is_resolved() -> None:
         '[30%](source:work "Table 5")',
         "[§1](source:work)",
         "[80 GB](given:)",
+        "[not yet recorded](gpu:demo/seconds)",
         "[16 GB](fact:toy-gpu/memory_bandwidth)",
         "[64](param:demo/layers)",
         '[2 GB](calc: "{devices} × 1 GB")',
@@ -408,13 +412,14 @@ def test_every_kind_of_link_is_resolved() -> None:
         Citation(at[2], "30%", "work", "Table 5"),
         Citation(at[3], "§1", "work", "§1"),
         Given(at[4], "80 GB"),
-        Fact(at[5], "16 GB", "toy-gpu", "memory_bandwidth"),
-        Param(at[6], "64", "demo", "layers"),
-        Calc(at[7], "2 GB", "{devices} × 1 GB"),
-        Calc(at[8], "4 GB", "2 × 2 GB"),
-        CardLink(at[9], "there", "other", "why"),
-        WebLink(at[10], "`code` and $x$", "https://example.org/a?b=c"),
-        WebLink(at[11], "https://example.org/汉", "https://example.org/%E6%B1%89"),
+        Awaited(at[5], "not yet recorded", "demo", "seconds"),
+        Fact(at[6], "16 GB", "toy-gpu", "memory_bandwidth"),
+        Param(at[7], "64", "demo", "layers"),
+        Calc(at[8], "2 GB", "{devices} × 1 GB"),
+        Calc(at[9], "4 GB", "2 × 2 GB"),
+        CardLink(at[10], "there", "other", "why"),
+        WebLink(at[11], "`code` and $x$", "https://example.org/a?b=c"),
+        WebLink(at[12], "https://example.org/汉", "https://example.org/%E6%B1%89"),
     )
     assert [p.column for p in at] == [
         1 + len(" ".join(links[:number])) + (number > 0) for number in range(len(links))

@@ -16,9 +16,9 @@ from generator.authoring.refresh import Change, refresh, reword, rewritten, want
 from generator.cards.model import Claim
 from generator.evidence.evidence import Evidence
 from generator.library.library import Library
-from generator.problems import Place
+from generator.problems import Place, Problem
 from runnable_demos.lab import records
-from runnable_demos.lab.metrics import Record
+from runnable_demos.lab.metrics import Metric, Record
 
 BASE = Path(__file__).parent / "library"
 CARD = "cards/numerics/kahan-sum.md"
@@ -105,6 +105,35 @@ def test_the_form_of_a_number_survives_other_evidence(base: Path) -> None:
     assert "[1,234.6%](claim:float_sums/additions_ratio)" in text
     assert "[$1,234.567\\,\\text{KB}$](claim:float_sums/bytes_per_number)" in text
     assert len([c for c in changes if c.place.path.endswith("kahan-sum.md")]) >= 2
+
+
+def test_a_gpus_record_fills_what_waits_for_it(base: Path) -> None:
+    """Both halves get the number with its unit, and lead to that record; all other bytes stay."""
+    evidence, path = base / "runnable_demos/evidence", base / "cards/numerics/rounding.md"
+    assert load(base).evidence.awaited["float_sums"].keys() == {"gpu_seconds", "naive_seconds"}
+    record = records.load(evidence / "float_sums.cpu.json")
+    measure = load(base).evidence.awaited["float_sums"]["gpu_seconds"]
+    how = measure.method.how
+    timed = Metric("gpu_seconds", 0.00234567, "s", "measured", measure.label, how)
+    result = dataclasses.replace(record.result, metrics=(*record.result.metrics, timed))
+    records.save(
+        dataclasses.replace(record, device="h200", result=result),
+        evidence / "float_sums.h200.json",
+    )
+    before = path.read_text(encoding="utf-8")
+    found = load(base)
+    assert found.evidence.awaited == {"float_sums": {}}
+    said = [each for each in found.awaited.values() if isinstance(each, Problem)]
+    assert [(each.code, each.message) for each in said] == [
+        ("gpu-recorded", "`float_sums/gpu_seconds` is recorded on h200")
+    ] * 2
+    changes, problems = refresh(found.cards, found.evidence, found.facts)
+    assert ([each.after for each in changes], problems) == (["2.346 ms"] * 2, [])
+    filled = "[2.346 ms](claim:float_sums/gpu_seconds@h200)"
+    wanted = before.replace("[尚未在 GPU 上记录](gpu:float_sums/gpu_seconds)", filled)
+    wanted = wanted.replace("[not yet recorded on a GPU](gpu:float_sums/gpu_seconds)", filled)
+    assert path.read_text(encoding="utf-8") == wanted
+    assert [p.code for p in checks.load(base / "cards", demos=base / "runnable_demos")[1]] == []
 
 
 def test_what_no_number_mends_is_left_to_check(base: Path) -> None:

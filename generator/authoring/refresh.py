@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.cards.model import Calc, Card, Claim, Fact, Link, Param
+from generator.cards.model import Awaited, Calc, Card, Claim, Fact, Link, Param
 from generator.evidence import derived, settings
 from generator.evidence import facts as public
 from generator.evidence.derived import Derived, Ground
@@ -23,17 +23,22 @@ from generator.lines import BYTE_ORDER_MARK
 from generator.problems import Place, Problem
 from runnable_demos.lab import files, records
 from runnable_demos.lab.metrics import Metric, Record
+from runnable_demos.lab.scales import scale_for
 
 _ROW = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Change:
-    """A number that was rewritten: where its link begins, what was printed, what is now."""
+    """A number that was rewritten: where its link begins, what was printed, what is now.
+
+    ``moved`` are its target before and now, where that is another one.
+    """
 
     place: Place
     before: str
     after: str
+    moved: tuple[str, str] | None = None
 
 
 def refresh(
@@ -51,6 +56,7 @@ def refresh(
         for more, unfit in (
             wanted_settings(card.params(), evidence),
             wanted_facts(card.facts(), facts),
+            wanted_records(card.awaited(), evidence),
             wanted_calculations(card.calcs(), Ground.of(card, evidence, facts)),
         ):
             wanted += more
@@ -130,6 +136,30 @@ def wanted_facts(links: Iterable[Fact], facts: Facts) -> tuple[list[Change], lis
     )
 
 
+def wanted_records(
+    links: Iterable[Awaited], evidence: Evidence
+) -> tuple[list[Change], list[Problem]]:
+    """The numbers that waited for a GPU's record and are in one now, the first by the GPU's name."""
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for link in links:
+        gpus = evidence.recorded_on_gpus(link.demo, link.metric)
+        metric = evidence.metric(link.demo, link.metric, gpus[0]) if gpus else None
+        if metric is None:
+            continue
+        target = f"{link.demo}/{link.metric}"
+        if isinstance(metric.value, bool):
+            hint = f"Say it in words: `claim:{target}@{gpus[0]}`."
+            message = f"not rewritten: `{target}` is no number"
+            problems.append(Problem(link.place, "refresh", message, hint))
+        else:
+            scale = scale_for([metric.value], metric.unit)
+            after = f"{scale.number(metric.value)} {scale.unit}".strip()
+            moved = f"gpu:{target}", f"claim:{target}@{gpus[0]}"
+            changes.append(Change(link.place, link.text, after, moved))
+    return changes, problems
+
+
 def wanted_calculations(
     links: Iterable[Calc], ground: Ground
 ) -> tuple[list[Change], list[Problem]]:
@@ -185,8 +215,11 @@ def rewritten(
         start = starts[row] + change.place.column if row < len(starts) else len(text)
         start += row == 0 and text.startswith(BYTE_ORDER_MARK)
         # Of `[text][]` the text is the name of what it leads to, and stays.
-        if re.match(rf"\[{re.escape(change.before)}\](\(|\[(?!\]))", text[start - 1 :]):
-            text = text[:start] + change.after + text[start + len(change.before) :]
+        behind = r"(\(|\[(?!\]))" if change.moved is None else re.escape(f"({change.moved[0]})")
+        if re.match(rf"\[{re.escape(change.before)}\]{behind}", text[start - 1 :]):
+            end = start + len(change.before)
+            rest = text[end:] if change.moved is None else text[end:].replace(*change.moved, 1)
+            text = text[:start] + change.after + rest
             made.append(change)
         else:
             missed.append(change)

@@ -11,6 +11,7 @@
 ``[30%](source:key "Table 5")``      a result of the work that the front matter declares as ``key``;
                                      the title says where in it, else the work's ``where`` counts
 ``[80 GB](given:)``                  a quantity assumed for the argument
+``[not yet …](gpu:demo/metric)``     a number that only a GPU's record will hold, in words until it does
 ``[text](card:id)``                  another card, or an item of it: ``card:id#item``
 ``[text](https://…)``                another site; ``http:`` and ``mailto:`` as well
 ===================================  ==========================================================================
@@ -29,6 +30,7 @@ from markdown_it.token import Token
 
 from generator.cards.front_matter import SourceEntry
 from generator.cards.model import (
+    Awaited,
     Calc,
     CardLink,
     Citation,
@@ -57,13 +59,14 @@ TARGETS: Mapping[str, str] = {
 """What stands behind the schemes of proofs, in links and in expressions: a demo or an entry, and what of it."""
 LABEL = _ID
 """What a definition is called that expressions name."""
-_TABLES: Mapping[str, tuple[type[Param] | type[Fact], str, str]] = {
-    "param": (Param, "parameter", "`param:demo_name/parameter_name`"),
-    "fact": (Fact, "fact", "`fact:entry-id/key`, as `facts.yml` names them"),
+_TABLES: Mapping[str, tuple[type[Param] | type[Fact] | type[Awaited], str, str, str]] = {
+    "param": (Param, TARGETS["param"], "parameter", "`param:demo_name/parameter_name`"),
+    "fact": (Fact, TARGETS["fact"], "fact", "`fact:entry-id/key`, as `facts.yml` names them"),
+    "gpu": (Awaited, TARGETS["param"], "metric", "`gpu:demo_name/metric_name`"),
 }
 _FORMS = (
     "Link to `card:ID`, `claim:DEMO/METRIC`, `wrong:DEMO/METRIC`, `param:DEMO/NAME`, `fact:ID/KEY`, "
-    '`calc: "EXPRESSION"`, `source:KEY`, `given:` '
+    '`calc: "EXPRESSION"`, `source:KEY`, `given:`, `gpu:DEMO/METRIC` '
     "or an address that begins with `https://`."
 )
 
@@ -83,7 +86,7 @@ def read(token: Token, sources: Mapping[str, SourceEntry] | None) -> tuple[Link,
     match scheme:
         case "claim" | "wrong":
             link, problem = _claim(place, text, scheme, target)
-        case "param" | "fact":
+        case "param" | "fact" | "gpu":
             link, problem = _named(place, text, scheme, target)
         case "calc":
             link, problem = _calc(place, text, target, title)
@@ -141,8 +144,8 @@ def _claim(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Pro
 
 
 def _named(place: Place, text: str, scheme: str, target: str) -> tuple[Link, Problem | None]:
-    make, what, form = _TABLES[scheme]
-    if found := re.fullmatch(TARGETS[scheme], target):
+    make, pattern, what, form = _TABLES[scheme]
+    if found := re.fullmatch(pattern, target):
         return make(place, text, found[1], found[2]), None
     problem = _bad(place, f"`{scheme}:{target}` names no {what}", f"Write {form}.")
     return WebLink(place, text, ""), problem

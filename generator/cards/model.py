@@ -164,6 +164,16 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """``[not yet recorded on a GPU](gpu:demo/metric)``: a number that only a GPU's record will hold."""
+
+    place: Place
+    text: str
+    demo: str
+    metric: str
+
+
+@dataclass(frozen=True, slots=True)
 class CardLink:
     """``[text](card:other-id)``, with the id of a follow-up, pitfall or point behind ``#`` where given."""
 
@@ -195,7 +205,7 @@ class FigureLink:
     device: Device
 
 
-Link = Claim | Param | Fact | Calc | Citation | Given | CardLink | WebLink
+Link = Claim | Param | Fact | Calc | Citation | Given | Awaited | CardLink | WebLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +356,10 @@ class Card:
         """Every public fact that the card states, in the order of ``links``."""
         return (link for link in self.links() if isinstance(link, Fact))
 
+    def awaited(self) -> Iterator[Awaited]:
+        """Every number that the card leaves to a GPU's record, in the order of ``links``."""
+        return (link for link in self.links() if isinstance(link, Awaited))
+
     def links_in(self, lang: Lang) -> Iterator[Link]:
         """The links of one language, section by section."""
         for section in self.sections[lang].values():
@@ -358,10 +372,11 @@ class Card:
                 yield from section.figures
 
     def runs(self) -> tuple[tuple[str, Device], ...]:
-        """The demos, with their devices, that the card rests on: those of its claims, then of its figures."""
+        """The demos, with their devices, that the card rests on: of its claims, its figures, what it leaves to GPUs."""
         claimed = ((claim.demo, claim.device) for claim in self.claims())
         shown = ((figure.demo, figure.device) for figure in self.figures())
-        return tuple(dict.fromkeys((*claimed, *shown)))
+        awaited = ((link.demo, "cpu") for link in self.awaited())
+        return tuple(dict.fromkeys((*claimed, *shown, *awaited)))
 
     def claims_in(self, lang: Lang) -> Iterator[Claim]:
         """The claims of one language, section by section."""

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from generator.cards.model import (
+    Awaited,
     Calc,
     Citation,
     Claim,
@@ -108,6 +109,8 @@ def _named(link: Link) -> tuple[Hashable, str]:
             name = f'the citation `source:{link.source} "{link.where}"`'
         case Given():
             return _assumed(link)
+        case Awaited():
+            name = f"the number of a GPU `gpu:{link.demo}/{link.metric}`"
         case _:
             name = ""
     return name, name

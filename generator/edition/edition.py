@@ -23,6 +23,7 @@ from generator.cache import NOTHING_KEPT, Cache, Later
 from generator.cards import prose
 from generator.cards.glossary import Glossary, Mention, Term
 from generator.cards.model import (
+    Awaited,
     Calc,
     Card,
     CardLink,
@@ -64,6 +65,7 @@ from generator.render.plain_text import plain_label
 from generator.tex import font as math_font
 from runnable_demos.lab.colours import as_file
 from runnable_demos.lab.metrics import Figure, Metric, Parameter, Record
+from runnable_demos.lab.table import Measure
 
 T = TypeVar("T")
 
@@ -108,7 +110,7 @@ class DemoPanel:
     """What one demo proves on one card, with the figures that are shown there.
 
     ``placed`` are those of them that stand in the card's text: all, on a card in format 2, whose text
-    places what teaches.
+    places what teaches. ``awaited`` is what no GPU has told yet, beside the record on the CPU.
     """
 
     record: Record
@@ -117,6 +119,12 @@ class DemoPanel:
     settings: tuple[SettingRow, ...]
     figures: tuple[Figure, ...]
     placed: frozenset[str]
+    awaited: Mapping[str, Measure]
+
+    @property
+    def gpu_command(self) -> str:
+        """The command that records on a GPU what is ``awaited``."""
+        return f"proofdeck demo run {self.record.demo} --device cuda --record"
 
     @property
     def command(self) -> str:
@@ -202,7 +210,10 @@ class Edition:
         found = (
             (card.path, card.digest),
             [(self.state(claim), self.verdict(claim) is None) for claim in card.claims()],
-            [(key, self._digests[key], key in evidence.stale) for key in self._runs(card)],
+            [
+                (key, self._digests[key], key in evidence.stale, evidence.awaited.get(key[0]))
+                for key in self._runs(card)
+            ],
             [_told(self.setting(link)) for link in card.params()],
             [self.fact(link) for link in card.facts()],
             [_told(self.derived(link)) for link in card.calcs()],
@@ -287,6 +298,7 @@ class Edition:
                 metrics.setdefault(key, {})[proof.metric.name] = proof.metric
             else:
                 settings.setdefault(key, {})[proof.parameter.name] = proof.parameter
+        awaited = [(link.demo, "cpu") for link in card.awaited() if self.awaited(link)]
         placed: dict[Key, set[str]] = {}
         for link in card.figures():
             if self.is_drawn(link):
@@ -309,8 +321,9 @@ class Edition:
                     if not card.converted or figure.name in placed.get(key, ())
                 ),
                 frozenset(placed.get(key, ())),
+                evidence.awaited.get(key[0], {}) if key[1] == "cpu" else {},
             )
-            for key in dict.fromkeys([*metrics, *settings, *placed])
+            for key in dict.fromkeys([*metrics, *settings, *placed, *awaited])
         )
 
     def _proofs(self, card: Card) -> Iterator[Finding | Setting]:
@@ -357,6 +370,11 @@ class Edition:
         """The public fact that ``link`` states; ``None`` where it cannot stand, as in a draft."""
         found = self.library.stated[link]
         return found if isinstance(found, PublicFact) else None
+
+    def awaited(self, link: Awaited) -> Measure | None:
+        """What a GPU is to measure for ``link``; ``None`` where it cannot stand, as in a draft."""
+        found = self.library.awaited[link]
+        return found if isinstance(found, Measure) else None
 
     def printed(self, card: Card, fence: Fence) -> str | None:
         """What a fence of ``card`` printed; ``None`` where its code, as it stands, was not recorded."""
@@ -641,6 +659,9 @@ class _Resolver:
 
     def derived(self, link: Calc) -> Derived | None:
         return self.edition.derived(link)
+
+    def awaited(self, link: Awaited) -> Measure | None:
+        return self.edition.awaited(link)
 
     def is_drawn(self, link: FigureLink) -> bool:
         return self.edition.is_drawn(link)

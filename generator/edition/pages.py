@@ -25,6 +25,7 @@ from generator.lang import LANGS, Lang, Text
 from generator.library.shares import Shares
 from generator.render.html import (
     Addresses,
+    awaited_anchor,
     calculation_anchor,
     fact_anchor,
     figure_anchor,
@@ -268,6 +269,7 @@ def article(edition: Edition, card: Card, at: Addresses, *, handbook: bool = Fal
         at=at,
         handbook=handbook,
         shown=shown,
+        awaited_anchor=awaited_anchor,
         figure_anchor=figure_anchor,
         neighbourhood=graph.neighbourhood(card, edition.library, at.card),
     )

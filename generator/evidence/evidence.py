@@ -17,7 +17,7 @@ from generator.filesystem import unreadable
 from generator.problems import Place, Problem
 from runnable_demos.lab import discovery, provenance, records, words
 from runnable_demos.lab.metrics import Figure, Metric, Record
-from runnable_demos.lab.table import TableError
+from runnable_demos.lab.table import Measure, TableError
 
 WORDS = "evidence-words"
 """The code of a record whose demo says the same in other words today."""
@@ -31,12 +31,15 @@ class Evidence:
     """All sound records by demo and device, which their demo has outgrown, and which are broken.
 
     ``reworded`` are the records, by file, whose demo says the same in other words today, in these.
+    ``awaited`` is, by each demo that has a record on the CPU and can be read, what only a GPU's record tells
+    and none here does.
     """
 
     records: Mapping[Key, Record] = field(default_factory=dict)
     stale: frozenset[Key] = frozenset()
     broken: frozenset[Key] = frozenset()
     reworded: Mapping[Path, Record] = field(default_factory=dict)
+    awaited: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
 
     def metric(self, demo: str, metric: str, device: Device) -> Metric | None:
         """The metric of that name in the record of ``demo`` on ``device``, if there is one."""
@@ -51,6 +54,16 @@ class Evidence:
         if record is None:
             return None
         return next((f for f in record.result.figures if f.name == figure), None)
+
+    def recorded_on_gpus(self, demo: str, metric: str) -> tuple[Device, ...]:
+        """The GPUs whose records of ``demo`` hold the metric, by name."""
+        return tuple(
+            sorted(
+                device
+                for name, device in self.records
+                if name == demo and device != "cpu" and self.metric(demo, metric, device)
+            )
+        )
 
     @property
     def demos(self) -> frozenset[str]:
@@ -92,7 +105,44 @@ def load_evidence(
             problems.append(problem)
         if renewed != record:
             reworded[path] = renewed
-    return Evidence(found, frozenset(stale), frozenset(broken), reworded), problems
+    awaited = _awaited(found, demos, cache)
+    return Evidence(found, frozenset(stale), frozenset(broken), reworded, awaited), problems
+
+
+def _awaited(
+    found: Mapping[Key, Record], demos: Path, cache: Cache
+) -> Mapping[str, Mapping[str, Measure]]:
+    """What the demos with a record on the CPU would tell of a GPU, less what a record tells."""
+    told = {
+        (record.demo, metric.name)
+        for record in found.values()
+        if record.device != "cpu"
+        for metric in record.result.metrics
+    }
+    awaited = {}
+    for (demo, device), record in found.items():
+        measures = _on_gpus(record, demos, cache) if device == "cpu" else None
+        if measures is not None:
+            left = {name: each for name, each in measures.items() if (demo, name) not in told}
+            awaited[demo] = left
+    return awaited
+
+
+def _on_gpus(record: Record, demos: Path, cache: Cache) -> Mapping[str, Measure] | None:
+    """What a GPU's run of a demo would tell; ``None`` where it cannot be read, which ``_renewed`` tells."""
+    file = discovery.file_of(record.demo, demos)
+    if file is None:
+        return None
+    content = file.read_bytes()
+
+    def read() -> Mapping[str, Measure] | None:
+        try:
+            demo = discovery.parse(content, file)
+            return words.on_gpus(record, demo) if demo else None
+        except (discovery.DemoError, TableError):
+            return None
+
+    return cache.get("on-gpus", (record, str(file), content), read)
 
 
 def _entries(folder: Path) -> Iterator[Path]:

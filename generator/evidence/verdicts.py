@@ -22,6 +22,7 @@ DRAFTABLE = (
     "calc",
     "figure",
     "evidence",
+    "gpu",
     "fence-stale",
     "fence-unrecorded",
 )

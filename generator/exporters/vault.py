@@ -20,6 +20,7 @@ import yaml
 from generator import words
 from generator.cards import addresses
 from generator.cards.model import (
+    Awaited,
     Calc,
     Card,
     CardLink,
@@ -34,6 +35,7 @@ from generator.cards.model import (
     Link,
     Module,
     Param,
+    WebLink,
 )
 from generator.edition.edition import DemoPanel, Edition, input_row
 from generator.evidence import calc
@@ -289,6 +291,8 @@ class _CardNote:
                     yield f"{image}\n*{escaped(figure.title[lang])}*"
             yield self._run(record)
             yield f"```sh\n{panel.command}\n```"
+            if panel.awaited:
+                yield from _awaited(panel)
             if panel.rows or panel.settings:
                 yield with_block_id(_metrics(panel), _evidence_id(record.demo, record.device))
         if refutations := list(self.edition.refutations(self.card)):
@@ -464,6 +468,18 @@ def _metrics(panel: DemoPanel) -> str:
     return "\n".join([row(heads), row(["---:", "---", "---", "---"]), *rows])
 
 
+def _awaited_id(demo: str) -> str:
+    return block_id("gpu", demo)
+
+
+def _awaited(panel: DemoPanel) -> Iterator[str]:
+    """What no GPU has told yet, and the command that makes it."""
+    head = paragraph(on_one_line(words.phrase("panel.awaited")))
+    yield with_block_id(head, _awaited_id(panel.record.demo))
+    yield "\n".join(f"- {escaped(on_one_line(each.label))}" for each in panel.awaited.values())
+    yield f"```sh\n{panel.gpu_command}\n```"
+
+
 @dataclass(frozen=True)
 class _LinkWriter:
     """Writes the links of one language of a card, see ``obsidian.LinkWriter``."""
@@ -475,19 +491,27 @@ class _LinkWriter:
     def __call__(self, found: Link, label: str, table: bool) -> str:
         match found:
             case Claim() | Param() | Calc():
-                return self._number(found, label, table)
+                shown = self._number(found, label, table)
             case CardLink():
-                return self._card_link(found, label, table)
+                shown = self._card_link(found, label, table)
             case Fact():
-                return self._fact(found, label, table)
+                shown = self._fact(found, label, table)
             case Citation():
                 source = self.card.sources[found.source]
                 title = f"{source.title}, {found.where or source.where}"
-                return _titled(label, source.url, title, table)
+                shown = _titled(label, source.url, title, table)
             case Given():
-                return label
-            case _:
-                return f"[{label}](<{_url(found.url)}>)"
+                shown = label
+            case Awaited():
+                shown = self._awaited(found, label, table)
+            case WebLink():
+                shown = f"[{label}](<{_url(found.url)}>)"
+        return shown
+
+    def _awaited(self, found: Awaited, label: str, table: bool) -> str:
+        if self.edition.awaited(found) is None:
+            return label + STATE_MARKS["stale"]
+        return link("", f"#^{_awaited_id(found.demo)}", label, table=table)
 
     def _fact(self, found: Fact, label: str, table: bool) -> str:
         fact = self.edition.fact(found)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from generator.cards.model import (
+    Awaited,
     Calc,
     Card,
     CardLink,
@@ -103,6 +104,8 @@ def _target(link: Link) -> str:
             target = f"source:{link.source}"
         case Given():
             target = "given:"
+        case Awaited():
+            target = f"gpu:{link.demo}/{link.metric}"
         case CardLink():
             target = f"card:{link.card}" + (f"#{link.anchor}" if link.anchor else "")
         case WebLink():
@@ -114,6 +117,9 @@ def _found(link: Link, library: Library) -> str | Problem:
     """The state of what ``link`` leads to, or why it leads nowhere."""
     if isinstance(link, CardLink):
         return _card_state(link, library)
+    if isinstance(link, Awaited):
+        measure = library.awaited[link]
+        return measure if isinstance(measure, Problem) else "awaited"
     match None if isinstance(link, WebLink) else library.proof(link):
         case Problem() as problem:
             return problem
@@ -174,8 +180,14 @@ def _said(link: Link, card: Card, library: Library) -> Iterator[tuple[str, str |
         case CardLink():
             if there := library.cards.get(link.card):
                 yield "title", there.title
-        case Given() | WebLink():
-            pass
+        case Awaited():
+            yield from _measure(link, library)
+
+
+def _measure(link: Awaited, library: Library) -> Iterator[tuple[str, Text]]:
+    if measure := library.evidence.awaited.get(link.demo, {}).get(link.metric):
+        yield "label", measure.label
+        yield "method", measure.method.how
 
 
 def _calculated(found: Derived) -> Iterator[tuple[str, str]]:

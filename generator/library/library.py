@@ -16,6 +16,7 @@ from generator.cache import NOTHING_KEPT, Cache
 from generator.cards import glossary_file, parse, syllabus
 from generator.cards.glossary import Glossary
 from generator.cards.model import (
+    Awaited,
     Calc,
     Card,
     CardLink,
@@ -27,7 +28,7 @@ from generator.cards.model import (
     Param,
 )
 from generator.cards.syllabus import Syllabus
-from generator.evidence import derived, fact_file, facts, fence_records, settings
+from generator.evidence import awaited, derived, fact_file, facts, fence_records, settings
 from generator.evidence.derived import Derived, Ground
 from generator.evidence.evidence import Evidence, load_evidence
 from generator.evidence.facts import Facts, PublicFact
@@ -38,6 +39,7 @@ from generator.evidence.verdicts import Verdict, drawn, judge
 from generator.problems import Place, Problem
 from runnable_demos.lab import discovery
 from runnable_demos.lab.metrics import Figure
+from runnable_demos.lab.table import Measure
 
 PACKAGED_DEMOS = discovery.PACKAGED
 """The demos and the evidence that come with the program: those of every base without its own."""
@@ -114,6 +116,15 @@ class Library:
             for card in self.cards.values()
             for ground in [Ground.of(card, self.evidence, self.facts)]
             for link in card.calcs()
+        }
+
+    @cached_property
+    def awaited(self) -> Mapping[Awaited, Measure | Problem]:
+        """What a GPU is to measure for each such link of the base, judged once for all who ask."""
+        return {
+            link: awaited.judge(link, self.evidence)
+            for card in self.cards.values()
+            for link in card.awaited()
         }
 
     @cached_property

@@ -30,6 +30,7 @@ from generator import words
 from generator.cards import fences
 from generator.cards.glossary import Mention, Term
 from generator.cards.model import (
+    Awaited,
     Calc,
     Card,
     CardLink,
@@ -53,6 +54,7 @@ from generator.line_ends import line_end
 from generator.render.markup import vouched
 from generator.render.printed import caption
 from generator.tex.mathml import mathml
+from runnable_demos.lab.table import Measure
 
 
 class Resolver(Protocol):
@@ -69,6 +71,9 @@ class Resolver(Protocol):
 
     def derived(self, link: Calc) -> Derived | None:
         """What a number follows from; ``None`` where it does not."""
+
+    def awaited(self, link: Awaited) -> Measure | None:
+        """What a GPU is to measure for a link; ``None`` where it cannot stand."""
 
     def is_drawn(self, link: FigureLink) -> bool:
         """Whether there is such a figure; in a draft there may be none."""
@@ -184,6 +189,11 @@ def evidence_anchor(demo: str, metric: str, device: str) -> str:
 def setting_anchor(demo: str, name: str) -> str:
     """The anchor of a setting of a run, in the panel of its demo."""
     return f"ev--set-{demo}-{name}"
+
+
+def awaited_anchor(demo: str) -> str:
+    """The anchor of what a demo has not told of a GPU, in its panel."""
+    return f"ev--gpu-{demo}"
 
 
 def calculation_anchor(found: Derived) -> str:
@@ -378,23 +388,28 @@ class _Writer:
     def _link(self, link: Link) -> tuple[str, str]:
         match link:
             case Claim() | Param() | Calc():
-                return self._number(link)
+                tags = self._number(link)
             case Fact():
-                return self._fact(link)
+                tags = self._fact(link)
             case Citation():
-                source = self.card.sources[link.source]
-                title = escape(f"{source.title}, {link.where or source.where}")
-                return (
-                    f'<a class="pd-cite" data-source="{escape(link.source)}" title="{title}" '
-                    f'href="{escape(source.url)}">',
-                    "</a>",
-                )
+                tags = self._citation(link)
             case Given():
-                return '<span class="pd-given">', "</span>"
+                tags = '<span class="pd-given">', "</span>"
+            case Awaited():
+                tags = self._awaited(link)
             case CardLink():
-                return self._card_link(link)
+                tags = self._card_link(link)
             case WebLink():
-                return f'<a href="{escape(link.url)}">', "</a>"
+                tags = f'<a href="{escape(link.url)}">', "</a>"
+        return tags
+
+    def _citation(self, link: Citation) -> tuple[str, str]:
+        source = self.card.sources[link.source]
+        title, key = escape(f"{source.title}, {link.where or source.where}"), escape(link.source)
+        opening = (
+            f'<a class="pd-cite" data-source="{key}" title="{title}" href="{escape(source.url)}">'
+        )
+        return opening, "</a>"
 
     def _number(self, link: Claim | Param | Calc) -> tuple[str, str]:
         """A number that leads to its proof on the same card; one that cannot stand is shown as doubtful."""
@@ -422,6 +437,14 @@ class _Writer:
             return _DOUBTFUL
         title, address = escape(fact_title(fact)[self.lang]), escape(fact.source.url)
         return f'<a class="pd-fact" title="{title}" href="{address}">', "</a>"
+
+    def _awaited(self, link: Awaited) -> tuple[str, str]:
+        """Words that lead to the command by which a GPU makes the number."""
+        measure = self.resolver.awaited(link)
+        if measure is None:
+            return _DOUBTFUL
+        title, own = escape(measure.label[self.lang]), escape(f"own:{awaited_anchor(link.demo)}")
+        return f'<a class="pd-awaited" title="{title}" href="{own}">', "</a>"
 
     def _card_link(self, link: CardLink) -> tuple[str, str]:
         if not self.resolver.is_written(link.card):

@@ -20,11 +20,7 @@ def renewed(record: Record, demo: Demo) -> Record:
     What the demo does not name any more keeps its words; the record is then out of date for
     another reason. Raises ``table.TableError`` where a placeholder has no term in the record.
     """
-    terms: Mapping[str, Term] = {
-        **{parameter.name: parameter.value for parameter in record.parameters},
-        **record.result.terms,
-    }
-    result = record.result
+    terms, result = _terms(record), record.result
     return replace(
         record,
         title=demo.title,
@@ -36,6 +32,31 @@ def renewed(record: Record, demo: Demo) -> Record:
             figures=tuple(_figure(figure, demo.table, terms) for figure in result.figures),
         ),
     )
+
+
+def on_gpus(record: Record, demo: Demo) -> dict[str, table.Measure]:
+    """What a GPU's run of ``demo`` tells and its ``record`` on the CPU cannot, whose terms fill the words.
+
+    That is what it measures on a GPU alone, and what each device measures for itself: times.
+    Raises as ``renewed`` does.
+    """
+    if demo.gpu is None:
+        return {}
+    terms, measures = _terms(record), demo.table.measures
+    return {
+        name: replace(
+            measure,
+            label=table.fill(measure.label, terms),
+            method=replace(measure.method, how=table.fill(measure.method.how, terms)),
+        )
+        for name, measure in measures.items()
+        if measure.method.only == "gpu" or measure.method.kind == "measured"
+    }
+
+
+def _terms(record: Record) -> Mapping[str, Term]:
+    settings = {parameter.name: parameter.value for parameter in record.parameters}
+    return {**settings, **record.result.terms}
 
 
 def _metric(metric: Metric, words: table.Table, terms: Mapping[str, Term]) -> Metric:

@@ -8,7 +8,15 @@ import torch
 from torch import nn, optim
 
 from runnable_demos import adafactor
-from runnable_demos.adafactor import PRESETS, rebuilt, run, state_after_one_step
+from runnable_demos.adafactor import (
+    GRADIENT,
+    PRESETS,
+    rebuilt,
+    row_ratio,
+    run,
+    state_after_one_step,
+)
+from runnable_demos.lab.mechanisms import Tiles
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (2, 32), (64, 3), (1, 9)])
@@ -66,12 +74,77 @@ def test_the_demo_measures_the_textbook_cases() -> None:
 
 
 def test_the_figure_goes_through_all_shapes_of_one_area() -> None:
-    """Every fourfold number of rows from 4 to n²/4, each with rows + columns numbers."""
+    """Every power of two from 4 to n²/4 rows, the square among them, each with rows + columns numbers."""
     n = PRESETS["small"].side
-    theory, measured = run(PRESETS["small"], lambda share, what: None).figures[0].series
-    rows = [r for r in range(1, n * n) if r in {4**i for i in range(1, 12)} and r <= n * n / 4]
+    figures = {f.name: f for f in run(PRESETS["small"], lambda share, what: None).figures}
+    theory, measured = figures["state_by_shape"].series
+    rows = [r for r in range(4, n * n // 4 + 1) if r.bit_count() == 1]
+    assert n in rows
     assert theory.x == measured.x == tuple(rows)
     assert theory.y == measured.y == tuple(r + n * n / r for r in rows)
+
+
+def test_tiles_show_what_means_rebuild() -> None:
+    """V̂ of the figure from row and column sums in NumPy; the spike's row and column are too large, itself too small."""
+    figures = run(PRESETS["small"], lambda share, what: None).figures
+    figure = next(figure for figure in figures if isinstance(figure, Tiles))
+    V = np.array(GRADIENT, dtype=float) ** 2
+    assert np.linalg.matrix_rank(np.delete(V, 2, axis=1)) == 1  # but for the spike's column
+    rows, columns = V.sum(1), V.sum(0)
+    shown = {(t.row, t.column): t for t in figure.tiles}
+    for (i, j), true in np.ndenumerate(V):
+        estimate = rows[i] * columns[j] / V.sum()
+        assert shown[i, j].notes == (f"{true:g}", f"→ {estimate:.1f}")
+        kind = (
+            "near" if 2 / 3 <= estimate / true <= 1.5 else "above" if estimate > true else "below"
+        )
+        assert shown[i, j].kind == kind
+    assert [place for place, t in shown.items() if t.kind == "below"] == [(0, 2)]
+    assert {place for place, t in shown.items() if t.kind == "above"} == {
+        (0, 0), (0, 1), (0, 3), (1, 2), (2, 2), (3, 2),
+    }  # fmt: skip
+    for k in range(4):
+        assert shown[k, 4].notes == (f"R {rows[k] / 4:.1f}",)
+        assert shown[4, k].notes == (f"C {columns[k] / 4:.1f}",)
+    assert shown[4, 4].notes == (f"{V.mean():.1f}",)
+
+
+def test_the_floor_of_bf16_takes_adaptivity_away() -> None:
+    """By hand: below eps^(3/4) every V̂ is the floor, and steps go with gradients; above it they are equal."""
+    found = {m.name: m.value for m in run(PRESETS["small"], lambda share, what: None).metrics}
+    assert 8e-3 < (2**-7) ** (3 / 4)  # the larger gradient is below the floor of bf16 ...
+    assert found["row_ratio_bf16"] == 8
+    assert 1e-3 > (2**-23) ** (3 / 4)  # ... and the smaller one above that of fp32
+    assert found["row_ratio_fp32"] == found["row_ratio_bf16_small_eps"] == 1
+    assert row_ratio(torch.float32, "cpu", (2**-7, 1e-3)) == pytest.approx(8)  # it is the epsilon
+
+
+def test_the_floor_of_fp32_takes_adaptivity_from_small_gradients() -> None:
+    """By hand, with the epsilon as both floors: the smaller rows lie on it, the larger ones just above."""
+    found = {m.name: m.value for m in run(PRESETS["small"], lambda share, what: None).metrics}
+    eps, small, large = 2.0**-23, 1e-6**2, 8e-6**2
+    column = (small + large) / 2  # which is the overall mean, too
+    assert column < eps
+    roots = [max(row * column / eps, eps**2) ** 0.5 for row in (small, large)]
+    assert roots[0] == eps < roots[1]
+    assert found["row_ratio_fp32_small"] == pytest.approx(8 * roots[0] / roots[1], abs=1e-4)
+    tiny = row_ratio(torch.float32, "cpu", (1e-30, 1e-3), 1e-6)
+    assert tiny == pytest.approx(1, abs=1e-4)
+
+
+def test_only_matrices_of_shards_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The column means are a reduction over shards, squared in place; an optimizer without them is not refused."""
+    assert adafactor.refuses_shards()
+    monkeypatch.setattr(optim, "Adafactor", lambda parameters: optim.SGD(parameters, lr=0.1))
+    assert not adafactor.refuses_shards()
+
+
+def test_a_step_holds_two_matrices() -> None:
+    """The update of one matrix while the one before is still alive, and a mean of each; shards are refused."""
+    config = PRESETS["small"]
+    found = {m.name: m.value for m in run(config, lambda share, what: None).metrics}
+    assert 2 <= found["transient_copies"] <= 2 + 4 / config.side
+    assert found["fsdp_refused"] is True
 
 
 def test_a_wrong_estimate_shows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from bitsandbytes.functional import create_dynamic_map, dequantize_blockwise, quantize_blockwise
 
-from runnable_demos.adam_8bit import PRESETS, quantize, round_trip, run
+from runnable_demos.adam_8bit import EXAMPLE, PRESETS, quantize, read_back, round_trip, run
 from runnable_demos.lab.metrics import Metric
 
 
@@ -98,3 +98,51 @@ def test_the_error_with_blocks_is_that_of_a_tensor_without_the_outlier() -> None
     spoiled = x.clone()
     spoiled[0] = 1e4
     assert torch.equal(round_trip(x, codes, 256)[256:], round_trip(spoiled, codes, 256)[256:])
+
+
+def nearest(codes: list[float], value: float) -> float:
+    """The code nearest to a value, by brute force."""
+    return min(codes, key=lambda code: abs(code - value))
+
+
+def test_the_biases_are_those_of_the_codes(metrics: dict[str, Metric]) -> None:
+    """Decay and rounding in Python floats: a slow decay never leaves its code, and −1 is no code."""
+    unsigned = create_dynamic_map(signed=False).tolist()
+    assert metrics["stale_fp32"].value == pytest.approx(0.999**1000, abs=1e-4)
+    for name, beta in (("stale_8bit", 0.999), ("stale_8bit_99", 0.99), ("stale_8bit_95", 0.95)):
+        ratio = first = nearest(unsigned, 0.25)  # of a gradient of 0.5 beside one of 1, squared
+        for _ in range(1000):
+            ratio = nearest(unsigned, beta * ratio)
+        assert metrics[name].value == pytest.approx(ratio / first, abs=1e-4)
+    lowest = min(create_dynamic_map(signed=True).tolist())
+    assert metrics["lowest_code"].value == pytest.approx(lowest, abs=1e-6)
+    assert metrics["positive_first_moment"].value == pytest.approx(1, abs=1e-4)
+    steady = (
+        0.1 / (1 - 0.9 * -lowest) * -lowest
+    )  # m = 0.9 · |lowest| · m + 0.1, stored as |lowest| · m
+    assert metrics["negative_first_moment"].value == pytest.approx(steady, abs=1e-4)
+
+
+def test_tiles_show_what_is_read_back() -> None:
+    """Every value of the figure by brute force over the codes, with the largest of its block or of all as its scale."""
+    table = create_dynamic_map(signed=True)
+    codes, tiles = table.tolist(), {(t.row, t.column): t for t in read_back(table)}
+    assert len(tiles) == 4 * 5
+    for place, x in enumerate(EXAMPLE):
+        row, column = divmod(place, 4)
+        scale, largest = max(map(abs, EXAMPLE[4 * row : 4 * row + 4])), max(map(abs, EXAMPLE))
+        block, whole = scale * nearest(codes, x / scale), largest * nearest(codes, x / largest)
+        tile = tiles[row, column]
+        near = [abs(each / x - 1) <= 0.05 for each in (block, whole)]
+        assert tile.kind == ("both" if all(near) else "blocked" if near[0] else "neither")
+        if x != largest:
+            expected = (f"{x:g}", f"B {block:.2g}", f"T {whole:.2g}")
+            assert tile.notes == tuple(each.replace("-", "−") for each in expected)
+            shown = [abs(float(f"{each:.2g}") / x - 1) <= 0.05 for each in (block, whole)]
+            assert shown == near  # two digits suffice to see it
+            assert tiles[row, 4].notes == ("10⁴" if row == 2 else f"{scale:g}",)
+    assert {place for place, tile in tiles.items() if tile.kind == "neither"} == {
+        (2, 1),
+        (2, 2),
+        (2, 3),
+    }

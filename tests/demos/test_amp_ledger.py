@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 from runnable_demos import amp_ledger
 from runnable_demos.amp_ledger import PRESETS, keep, make_block, weight_copies
 from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.models.gpt import GPTSize, make_tokens
 from runnable_demos.models.recipes import RECIPES, Trainer
 
@@ -133,6 +135,41 @@ def test_peaks_are_those_of_pytorchs_own_tracker(values: dict[str, float]) -> No
     assert values["bf16_peak_ratio"] == peaks["bf16"] / peaks["fp32"]
 
 
+def test_with_few_tokens_the_peak_is_the_update(values: dict[str, float]) -> None:
+    """One sequence of 64 tokens, by PyTorch's own tracker: autocast has no byte more or less."""
+    size = GPTSize(SMALL.layers, width=H, heads=A, vocabulary=4 * H)
+    peaks = []
+    for recipe in RECIPES[:2]:
+        trainer = Trainer(size, recipe, "cpu")
+        tokens = make_tokens(4 * H, 1, 64, "cpu")
+        trainer.backward(tokens)
+        trainer.update()
+        tracker = MemTracker()
+        tracker.track_external(trainer.model, trainer.optimizers[0], tokens)
+        with tracker:
+            trainer.backward(tokens)
+            trainer.update()
+        peaks.append(tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"])
+    assert peaks[0] == peaks[1]
+    assert values["few_tokens_peak_ratio"] == 1
+
+
+def test_an_evaluation_keeps_every_copy(values: dict[str, float]) -> None:
+    """Without gradients the cache alone holds the copies, biases too, until autocast is left."""
+    blocks = [make_block(SMALL, "amp") for _ in range(SMALL.layers)]
+    weights = sum(p.nbytes for block in blocks for p in block.parameters())
+    x = torch.randn(1, 32, H)
+    with LiveMemory() as memory:
+        with torch.no_grad(), amp_ledger.autocast(SMALL, "amp"):
+            for block in blocks:
+                x = block(x)
+            within = memory.current
+        behind = memory.current
+    copies = SMALL.layers * 2 * (12 * H * H + 3 * H + H + 4 * H + H)
+    assert within - behind == copies
+    assert values["evaluation_ratio"] > (weights + copies) / weights * 0.8
+
+
 def test_autocast_computes_what_it_says() -> None:
     """The ledger is of a block that works: autocast's output is fp32 and near the fp32 one."""
     torch.manual_seed(0)
@@ -162,3 +199,42 @@ def test_the_break_even_holds_for_real_memory() -> None:
 
     assert live("amp", H // 2) > live("fp32", H // 2)
     assert live("amp", 2 * H) < live("fp32", 2 * H)
+
+
+def test_the_figure_shows_when_copies_die() -> None:
+    """Outside: layer by layer in the backward. Inside: at the end. Checkpoints: twice, never all in the backward."""
+    found = amp_ledger.run(SMALL, lambda *_: None)
+    figure = next(figure for figure in found.figures if figure.name == "copies")
+    assert isinstance(figure, Lanes)
+    rows = [category.name for category in figure.y.categories]
+    copies: dict[str, list[tuple[float, float]]] = {}
+    way = ""
+    for number, name in enumerate(rows):
+        way = name if name in amp_ledger.WAYS else way
+        if name.startswith("copy"):
+            lives = [(s.start, s.end) for s in figure.spans if s.row == number]
+            copies[f"{way} {name[-1]}"] = lives
+    # Three forwards are actions 0, 1, 2; outside, autocast is left in 3 and the backward is 4, 5, 6.
+    assert copies["outside 1"] == [(0, 7)]
+    assert copies["outside 2"] == [(1, 6)]
+    assert copies["outside 3"] == [(2, 5)]
+    assert [copies[f"inside {n}"] for n in (1, 2, 3)] == [[(0, 7)], [(1, 7)], [(2, 7)]]
+    assert copies["checkpoints 1"] == [(0, 4), (6, 7)]
+    assert copies["checkpoints 2"] == [(1, 4), (5, 6)]
+    assert copies["checkpoints 3"] == [(2, 4), (4, 5)]
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_bytes_left_with_checkpoints_are_no_copies(cache: bool) -> None:
+    """Live bytes by another tool: the cache alone keeps copies, until the context is left."""
+    blocks = [make_block(SMALL, "amp") for _ in range(3)]
+    x = torch.randn(1, 32, H)
+    with LiveMemory() as memory:
+        with amp_ledger.autocast(SMALL, "amp", cache):
+            for block in blocks:
+                x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)
+            within = memory.current
+        behind = memory.current
+    biases = 3 * H + H + 4 * H + H
+    assert within - behind == (3 * 2 * (12 * H * H + biases) if cache else 0)
+    assert behind == 3 * 32 * H * 4  # what the three blocks gave; the first input was there before

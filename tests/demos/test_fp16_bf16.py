@@ -10,15 +10,32 @@ import torch
 
 from runnable_demos import fp16_bf16
 from runnable_demos.fp16_bf16 import PRESETS, all_values
+from runnable_demos.lab.mechanisms import Lanes
+from runnable_demos.lab.metrics import Result
 
 # fraction bits, smallest and largest exponent of a normal number
 SHAPES = {"fp16": (10, -14, 15), "bf16": (7, -126, 127)}
 
 
+# sign, exponent and fraction bits
+FIELDS = {
+    "fp32": (1, 8, 23),
+    "bf16": (1, 8, 7),
+    "fp16": (1, 5, 10),
+    "e4m3": (1, 4, 3),
+    "e5m2": (1, 5, 2),
+}
+
+
 @pytest.fixture(scope="module")
-def values() -> dict[str, float]:
+def result() -> Result:
     """One run of the small preset."""
-    result = fp16_bf16.run(PRESETS["small"], lambda *_: None)
+    return fp16_bf16.run(PRESETS["small"], lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def values(result: Result) -> dict[str, float]:
+    """Its metrics by name."""
     return {metric.name: metric.value for metric in result.metrics}
 
 
@@ -88,3 +105,51 @@ def test_another_format_is_not_the_upper_half_of_fp32(monkeypatch: pytest.Monkey
     assert fp16_bf16.is_upper_half_of_fp32("cpu")
     monkeypatch.setattr(torch, "bfloat16", torch.float16)
     assert not fp16_bf16.is_upper_half_of_fp32("cpu")
+
+
+def test_fp8_by_formula(values: dict[str, float]) -> None:
+    """E5M2 is as IEEE has it; E4M3 has no infinity, and its largest pattern but one is a number."""
+    assert values["e5m2_max"] == (2 - 2.0**-2) * 2.0**15
+    assert values["e4m3_max"] == (2 - 2 * 2.0**-3) * 2.0**8
+    for name, (p, low) in {"e4m3": (3, -6), "e5m2": (2, -14)}.items():
+        assert values[f"{name}_eps"] == 2.0**-p
+        assert values[f"{name}_min_subnormal"] == 2.0 ** (low - p)
+
+
+def test_fp32_goes_further_down_than_bf16(values: dict[str, float]) -> None:
+    """The same smallest normal number, and sixteen bits more of subnormals below it."""
+    assert values["fp32_min_normal"] == values["bf16_min_normal"] == 2.0**-126
+    assert values["fp32_min_subnormal"] == values["bf16_min_subnormal"] / 2**16 == 2.0**-149
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_positions_told_apart(values: dict[str, float], name: str) -> None:
+    """Each integer up to 2^(p + 1), then 2^p in each doubling; the last positions round up to 8,192."""
+    p = SHAPES[name][0]
+    doublings = 13 - (p + 1)
+    assert PRESETS["small"].positions == 2**13
+    assert values[f"{name}_positions"] == 2 ** (p + 1) + doublings * 2**p + 1
+
+
+def test_the_figure_shows_the_fields(result: Result, values: dict[str, float]) -> None:
+    """Fields of the known widths, side by side from the left."""
+    figure = next(figure for figure in result.figures if figure.name == "layouts")
+    assert isinstance(figure, Lanes)
+    assert [category.name for category in figure.y.categories] == list(FIELDS)
+    for row, (name, widths) in enumerate(FIELDS.items()):
+        spans = [span for span in figure.spans if span.row == row]
+        assert [s.kind for s in spans] == ["sign", "exponent", "fraction"]
+        assert [(s.start, s.end) for s in spans] == [
+            (sum(widths[:i]), sum(widths[: i + 1])) for i in range(3)
+        ]
+        assert [s.label for s in spans] == [str(width) for width in widths]
+        assert (values[f"{name}_exponent_bits"], values[f"{name}_fraction_bits"]) == widths[1:]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_are_where_a_tenth_has_them(name: str) -> None:
+    """0.1 is 1.6 · 2^-4: its exponent field is the bias less 4, and its fraction rounds 0.6."""
+    _, exponent, fraction = FIELDS[name]
+    bits = fp16_bf16.pattern(0.1, fp16_bf16.LAYOUTS[name], "cpu")
+    assert bits >> fraction == 2 ** (exponent - 1) - 1 - 4
+    assert bits % 2**fraction == round(0.6 * 2**fraction)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runnable_demos.grad_accumulation import LONG, PRESETS, SHORT, added_in_bf16, run
+from runnable_demos.grad_accumulation import LONG, PRESETS, SHORT, SHOWN, added_in_bf16, run
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Result
 
 CONFIG = PRESETS["small"]
@@ -173,3 +174,36 @@ def test_peaks_count_tensors(result: Result) -> None:
 def test_the_arithmetic_is_the_same(result: Result) -> None:
     """Rows are rows, in however many portions."""
     assert value(result, "flops_ratio") == 1
+
+
+def test_the_picture_of_a_step_is_that_of_its_matrix_products(result: Result) -> None:
+    """A forward has two products; a backward three, since the data want no gradient.
+
+    Activations live until the second layer's two gradients are done, and then ``.grad`` begins: the
+    first layer's gradient needs the data alone. One large batch takes each product with all rows.
+    """
+    lanes = next(f for f in result.figures if f.name == "lifetimes")
+    assert isinstance(lanes, Lanes)
+    forward, whole, needed = 1.0, 2.5, 2.0  # in forwards: 2, 5 and 4 of 2 products
+    n, at_once, one_by_one = SHOWN, 0, SHOWN + 2
+    expected = {
+        (at_once, "forward", 0.0, n * forward),
+        (at_once, "backward", n * forward, n * whole),
+    }
+    for i in range(n):
+        begin = i * whole
+        expected |= {
+            (at_once + 1 + i, "activations", 0.0, n * needed),
+            (one_by_one, "forward", begin, begin + forward),
+            (one_by_one, "backward", begin + forward, begin + whole),
+            (one_by_one + 1 + i, "activations", begin, begin + needed),
+        }
+    expected |= {
+        (at_once + 1 + n, "gradients", n * needed, n * whole),
+        (one_by_one + 1 + n, "gradients", needed, n * whole),
+    }
+    assert {(s.row, s.kind, s.start, s.end) for s in lanes.spans} == expected
+    each = [str(i) for i in range(1, n + 1)]
+    assert [place.name for place in lanes.y.categories] == [
+        "at_once", *each, "grad", "accumulated", *each, "grad",
+    ]  # fmt: skip

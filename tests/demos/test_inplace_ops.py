@@ -17,6 +17,7 @@ from runnable_demos.inplace_ops import (
     observe,
     run,
 )
+from runnable_demos.lab.mechanisms import Tiles
 
 CONFIG = PRESETS["small"]
 
@@ -102,3 +103,21 @@ def test_only_a_leaf_with_a_gradient_refuses() -> None:
     assert leaf_raises(torch.ones(2, requires_grad=True))
     assert not leaf_raises(torch.ones(2))
     assert not leaf_raises(torch.ones(2, requires_grad=True) * 1.0)
+
+
+def test_the_picture_of_version_counters() -> None:
+    """What each operation saves is known from its derivative, and each write in place counts one."""
+    figures = run(CONFIG, lambda share, text: None).figures
+    tiles = next(figure for figure in figures if figure.name == "versions")
+    assert isinstance(tiles, Tiles)
+    assert [place.name for place in tiles.y.categories] == ["relu", "mask", "residual", "data"]
+    assert [place.name for place in tiles.x.categories] == ["first", "write", "backward"]
+    drawn = [[(t.kind, *t.notes) for t in tiles.tiles if t.row == row] for row in range(4)]
+    assert drawn == [
+        # A Linear does not save its output; ReLU does.
+        [("free", "Linear", "v0"), ("saved", "ReLU_", "v1"), ("saved", "v1 = v1")],
+        # Softmax saves its output, and so does a sigmoid; a Linear saves its input.
+        [("saved", "softmax", "v0"), ("overwritten", "fill_", "v1"), ("overwritten", "v0 ≠ v1")],
+        [("saved", "Linear", "v0"), ("overwritten", "x += f", "v1"), ("overwritten", "v0 ≠ v1")],
+        [("saved", "sigmoid", "v0"), ("unseen", ".data", "v0"), ("unseen", "v0 = v0")],
+    ]

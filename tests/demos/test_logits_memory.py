@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from runnable_demos.logits_memory import (
     PRESETS,
     FusedLoss,
     flops,
+    lifetimes,
     memory,
     naive,
     results,
@@ -142,3 +145,34 @@ def test_the_worst_error_is_as_large_as_it_is(monkeypatch: pytest.MonkeyPatch) -
         logits_memory, "ways", lambda k: {"right": naive, "wrong": lambda *X: 1.25 * naive(*X)}
     )
     assert worst_error(PRESETS["small"]) == pytest.approx(0.25, rel=1e-5)
+
+
+def test_three_tensors_of_all_logits_are_alive_at_once() -> None:
+    """All at once: bytes by hand, and log-softmax, the gradient into it and the one out of it overlap."""
+    T, h, V = 64, 16, 500
+    forward, lives = lifetimes(naive, T, h, V, 4)
+    assert forward == 3
+    sizes = [2 * T * V, 4 * T * V, 4 * T * V, 4 * T * V, 4 * T * V, 2 * T * V, 2 * V * h, 2 * T * h]
+    assert [life.nbytes for life in lives] == sizes
+    alive = [[life.born for life in lives if life.born <= at <= life.gone] for at in range(1, 9)]
+    assert alive == [[1], [1, 2], [2, 3], [3, 4], [3, 4, 5], [5, 6], [6, 7], [6, 7, 8]]
+
+
+def test_what_a_chunk_keeps_is_what_its_way_promises() -> None:
+    """A log-softmax waits for its backward, the first longest; recomputed it is made twice; fused it never waits."""
+    T, h, V, k = 64, 16, 500, 4
+    found = {}
+    for name in ("chunked", "recomputed", "fused"):
+        forward, lives = lifetimes(ways(k)[name], T, h, V, k)
+        ours = [life for life in lives if life.op == "_log_softmax"]
+        assert {life.nbytes for life in ours} == {4 * T * V // k}
+        found[name] = forward, ours
+    forward, kept = found["chunked"]
+    assert [life.chunk for life in kept] == [0, 1, 2, 3]
+    assert all(a.born < b.born and a.gone > b.gone for a, b in itertools.pairwise(kept))
+    assert all(life.born <= forward < life.gone for life in kept)
+    forward, twice = found["recomputed"]
+    assert [life.chunk for life in twice] == [0, 1, 2, 3, 3, 2, 1, 0]
+    assert [life.gone <= forward for life in twice] == [True] * k + [False] * k
+    forward, fused = found["fused"]
+    assert all(life.gone <= forward for life in fused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runnable_demos import loss_scaling
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Result
 from runnable_demos.loss_scaling import BF16, FP16, PRESETS, count, powers, received
 from runnable_demos.models.gpt import GPTSize, build, make_tokens
@@ -83,6 +85,46 @@ def test_the_scaler_halves_skips_and_doubles(values: dict[str, float]) -> None:
     assert values["growth"] == 2
 
 
+def test_the_default_scaler_grows_after_as_many_steps_as_it_says(
+    values: dict[str, float],
+) -> None:
+    """The growth interval of its signature, and PyTorch's own getter."""
+    default = inspect.signature(torch.amp.GradScaler).parameters["growth_interval"].default
+    assert (
+        values["steps_until_growth"] == default == torch.amp.GradScaler("cpu").get_growth_interval()
+    )
+
+
+@pytest.mark.parametrize(("row", "shift"), [(0, 0), (1, 15), (2, 17)])
+def test_the_figure_shows_where_fp16_ends(result: Result, row: int, shift: int) -> None:
+    """2^(shift - k) is 0 below 2^-24, subnormal below 2^-14, normal below 2^16, and infinite from there on."""
+    figure = next(figure for figure in result.figures if figure.name == "shift")
+    assert isinstance(figure, Lanes)
+    low, high = shift - (SMALL.count - 1), shift + 1
+    edges = [
+        ("lost", -99, -24),
+        ("subnormal", -24, -14),
+        ("normal", -14, 16),
+        ("overflowed", 16, 99),
+    ]
+    expected = [
+        (kind, max(low, start), min(high, end), str(min(high, end) - max(low, start)))
+        for kind, start, end in edges
+        if max(low, start) < min(high, end)
+    ]
+    found = [span for span in figure.spans if span.row == row]
+    assert [(s.kind, s.start, s.end, s.label) for s in found] == expected
+
+
+def test_bf16_keeps_all_of_them_normal(result: Result, values: dict[str, float]) -> None:
+    """Its window ends at 2^-126; fp16's subnormals are those of exponents -24 to -15."""
+    figure = next(figure for figure in result.figures if figure.name == "shift")
+    assert isinstance(figure, Lanes)
+    assert [(s.kind, s.label) for s in figure.spans if s.row == 3] == [("normal", str(SMALL.count))]
+    assert values["subnormal_unscaled"] == 10
+    assert values["subnormal_scaled"] == sum(-24 <= 15 - k < -14 for k in range(SMALL.count))
+
+
 def test_clipping_needs_unscaled_gradients(values: dict[str, float]) -> None:
     """Clipping S·g to norm 1 and dividing by S leaves 1/S; after unscale_ it leaves 1."""
     scale = values["scale_after_overflow"] * values["growth"]
@@ -122,7 +164,7 @@ def gradients_of_a_model(dtype: torch.dtype | None, scale: float) -> Tensor:
 
 def test_what_a_model_loses_is_what_fp32_gradients_foretell(result: Result) -> None:
     """Those that fp32 has at half of fp16's smallest subnormal or below, over all divisions."""
-    fp16, bf16 = result.figures[1].series
+    fp16, bf16 = next(figure for figure in result.figures if figure.name == "model").series
     true = gradients_of_a_model(None, 1.0).abs().double()
     assert fp16.x == bf16.x == tuple(4.0**k for k in range(8))
     for divided, share in zip(fp16.x, fp16.y, strict=True):

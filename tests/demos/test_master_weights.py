@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from statistics import NormalDist
 
 import pytest
 import torch
 
 from runnable_demos import master_weights
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.master_weights import BF16, BINADES, PRESETS, every_weight, plain
 
 SMALL = PRESETS["small"]
@@ -58,6 +60,22 @@ def test_the_smallest_update_kept(values: dict[str, float]) -> None:
     gap = 2.0**-7
     assert values["smallest_kept_at_1"] == gap
     assert values["smallest_kept_below_2"] == gap / 2
+
+
+def test_kahans_limit_by_exact_arithmetic(values: dict[str, float]) -> None:
+    """At 1 the carry stops at half a gap where 2⁻¹⁶ is half a gap of its own; 2⁻¹⁵ gets through."""
+
+    def signed(x: Fraction) -> Fraction:
+        return (round_bf16(x) if x > 0 else -round_bf16(-x)) if x else x
+
+    for exponent, moves in ((15, True), (16, False), (17, False)):
+        u, w, c = Fraction(1, 2**exponent), Fraction(1), Fraction(0)
+        for _ in range(2 ** (exponent - 6)):
+            y = signed(u - c)
+            t = signed(w + y)
+            w, c = t, signed(signed(t - w) - y)
+        assert (w > 1) is moves
+    assert values["kahan_smallest_kept_at_1"] == 2.0**-15
 
 
 @pytest.mark.parametrize(
@@ -181,3 +199,56 @@ def test_errors_that_are_bounded(values: dict[str, float]) -> None:
         v = v * beta + (1 - beta)
     assert v == pytest.approx(1 - beta**5000, rel=1e-9)
     assert values["fp32_moment_error"] < 1e-3
+
+
+def test_moved_shares_of_initial_weights_by_brute_force(values: dict[str, float]) -> None:
+    """Quantiles of the standard library, rounded and moved down in exact arithmetic."""
+    normal, n = NormalDist(0, 0.02), 4096
+    weights = [normal.inv_cdf((i + 0.5) / n) for i in range(n)]
+    signed = [(1 if w > 0 else -1, round_bf16(Fraction(abs(w)))) for w in weights]
+    for name, lr in (("1e3", 1e-3), ("1e4", 1e-4), ("1e5", 1e-5)):
+        step = Fraction(lr)
+        moved = sum(
+            (sign > 0 and size <= step) or round_bf16(size - sign * step) != size
+            for sign, size in signed
+        )
+        assert values[f"initial_moved_at_lr_{name}"] == pytest.approx(moved / n, abs=2 / n)
+
+
+def test_the_figure_by_exact_arithmetic() -> None:
+    """Eight quarters of a gap: bf16 never moves; a master and Kahan's weight are the truth, rounded."""
+    found = master_weights.run(SMALL, lambda *_: None)
+    figure = next(figure for figure in found.figures if figure.name == "remainders")
+    assert isinstance(figure, Lanes)
+    gap = Fraction(1, 128)
+    quarters = {"": 0, "¼": 1, "½": 2, "¾": 3}
+
+    def number(label: str) -> Fraction:
+        sign = -1 if label[0] == "−" else 1
+        digits = label.lstrip("−")
+        part = digits[-1] if digits[-1] in quarters else ""
+        whole = digits[: len(digits) - len(part)]
+        return sign * (int(whole or 0) * gap + quarters[part] * gap / 4)
+
+    lanes = []
+    for row in range(6):
+        spans = [s for s in figure.spans if s.row == row]
+        lanes.append([number(s.label) for s in spans for _ in range(int(s.end - s.start))])
+    for step in range(1, 9):
+        truth = step * gap / 4
+        seen = round_bf16(1 + truth) - 1
+        at = [lane[step - 1] for lane in lanes]
+        assert at == [0, truth, seen, truth - seen, seen, truth - seen]
+
+
+@pytest.mark.parametrize("way", master_weights.WAYS.values())
+def test_bf16_weights_do_not_decay(way: dict[str, bool]) -> None:
+    """AdamW's own decay of 10⁻⁴ a step rounds back to each bf16 weight, and shrinks each fp32 one."""
+    for dtype, moves in ((BF16, False), (torch.float32, True)):
+        start = torch.linspace(0.001, 1, 1000).to(dtype)
+        weight = torch.nn.Parameter(start.clone())
+        optimizer = torch.optim.AdamW([weight], lr=1e-3, weight_decay=0.1, **way)  # type: ignore[arg-type]
+        for _ in range(20):
+            weight.grad = torch.zeros_like(weight)
+            optimizer.step()
+        assert (weight.detach() != start).all() if moves else torch.equal(weight.detach(), start)

@@ -8,7 +8,7 @@ import pytest
 from torch import optim
 
 from runnable_demos.lab.metrics import Result
-from runnable_demos.optimizer_states import PRESETS, STEPS, measure, run
+from runnable_demos.optimizer_states import PRESETS, STEPS, follow, measure, run
 
 CONFIG = PRESETS["small"]
 N = CONFIG.width
@@ -80,3 +80,22 @@ def test_adam_keeps_two_numbers_for_the_one_of_momentum(result: Result) -> None:
     """And a counter for each matrix."""
     ratio = next(m.value for m in result.metrics if m.name == "adam_over_momentum")
     assert ratio == pytest.approx((8 + 4 / (N * N)) / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "transient"), [("foreach", 4), ("fused", 0)])
+def test_the_state_comes_with_the_first_update_and_stays(name: str, transient: int) -> None:
+    """By hand, fp32: 4 for weights, 4 for gradients, 8 for two moments, counters aside, and foreach's quotient."""
+    moments = follow(STEPS[name], CONFIG)
+    counters = 4 * CONFIG.matrices  # Adam counts its steps in an fp32 for each matrix
+
+    def most(begin: float, end: float) -> int:
+        return round(max(m.held for m in moments if begin <= m.time < end) * WEIGHTS)
+
+    assert most(0, 0.5) == 8 * WEIGHTS
+    for update in (0.5, 1.5):
+        beside = most(update, update + 0.5) - (16 + transient) * WEIGHTS
+        assert (
+            counters <= beside <= 3 * counters
+        )  # foreach makes some numbers for each matrix besides
+    assert most(1, 1.5) == 16 * WEIGHTS + counters
+    assert round(moments[-1].held * WEIGHTS) == 16 * WEIGHTS + counters

@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.saved_tensors import (
     DTYPES,
     PRESETS,
     bytes_per_element,
     draw,
+    lifetimes,
     make_layer,
     operations,
     run,
@@ -134,3 +136,35 @@ def test_silu_is_silu() -> None:
 def test_a_saved_slice_keeps_its_whole_storage(metrics: dict[str, float]) -> None:
     """One column of h keeps h columns alive."""
     assert metrics["slice_keeps_ratio"] == H
+
+
+# When each storage dies, by the derivatives: the forward is actions 1, 2, 3, the backward 4 (L2), 5 (f), 6 (L1).
+# L1 saves x and L2 saves a; ReLU saves its output a, GELU its input z. A gradient lives for one handover.
+ENDS = {
+    "relu": {"x": 6, "z": 2, "a": 5, "g_a": 5, "g_z": 6},
+    "gelu": {"x": 6, "z": 5, "a": 4, "g_a": 5, "g_z": 6},
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_storage_dies_with_the_last_backward_that_uses_it(name: str) -> None:
+    """The input and its neighbours live as long as the derivative rules say, with the bytes of their shapes."""
+    activation = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}[name]
+    lives = {life.storage: life for life in lifetimes(activation, CONFIG)}
+    assert {storage: life.gone for storage, life in lives.items()} == ENDS[name]
+    assert {storage: life.born for storage, life in lives.items()} == {
+        "x": 0, "z": 1, "a": 2, "g_a": 4, "g_z": 5,
+    }  # fmt: skip
+    widths = {storage: life.nbytes / (4 * T * H) for storage, life in lives.items()}
+    assert widths == {"x": 1, "z": 4, "a": 4, "g_a": 4, "g_z": 4}
+
+
+def test_the_figure_says_what_is_saved() -> None:
+    """With ReLU z passes by and a is saved; with GELU both are saved; x always is."""
+    [figure] = [f for f in run(CONFIG, lambda share, text: None).figures if f.name == "lifetimes"]
+    assert isinstance(figure, Lanes)
+    rows = [figure.y.categories[row].name for row in range(12)]
+    assert rows == ["relu", "x", "z", "a", "g_a", "g_z", "gelu", "x", "z", "a", "g_a", "g_z"]
+    saved = {span.row for span in figure.spans if span.kind == "saved"}
+    assert saved == {1, 3, 7, 8, 9}
+    assert {span.row for span in figure.spans if span.kind == "passing"} == {2}

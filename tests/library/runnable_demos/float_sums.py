@@ -24,6 +24,7 @@ from fractions import Fraction
 from runnable_demos.lab.findings import Findings, Line
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
+GPU = 1
 TITLE: Text = {"zh": "浮点数求和", "en": "Floating-point sums"}
 QUESTION: Text = {
     "zh": "浮点数求和差多少？补偿求和要多付多少次加法？",
@@ -93,6 +94,13 @@ how = ["一次运行的墙钟时间", "wall-clock time of one run"]
 [method.metrics]
 naive_seconds = ["s", "朴素求和的时间", "time of the naive sum"]
 
+[[method]]
+kind = "measured"
+only = "gpu"
+how = ["GPU 上一次运行的墙钟时间", "wall-clock time of one run on a GPU"]
+[method.metrics]
+gpu_seconds = ["s", "{draws} 个数在 GPU 上求和的时间", "time in which a GPU adds {draws} numbers"]
+
 [figure.error]
 title = ["相对误差随个数的变化", "Relative error over the count"]
 x = {label = ["个数", "count"], scale = "log10"}
@@ -147,6 +155,17 @@ def error(total: float, numbers: array[float]) -> float:
     return float(abs(Fraction(total) - exact) / exact)
 
 
+def gpu_seconds(count: int) -> float:
+    """The time of one sum on a GPU."""
+    import torch  # noqa: PLC0415 - the rest of this demo runs without
+
+    numbers = torch.full((count,), 0.1, device="cuda")
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    numbers.sum().item()
+    return time.perf_counter() - start
+
+
 def significant_bits() -> int:
     """How many binary digits a double keeps: 1 + 2⁻ᵏ is 1 from k = p on."""
     k = 0
@@ -178,6 +197,8 @@ def run(config: Config, progress: Progress) -> Result:
     found["kahan_additions"] = 4 * config.count
     found.sample("share_rounded_down", rounded_down(draws, config.seed), closed_form=0.5)
 
+    if config.device == "cuda":
+        found["gpu_seconds"] = gpu_seconds(draws)
     lengths = [10**power for power in range(1, 5) if 10**power <= config.count]
     parts = [numbers[:length] for length in lengths]
     found.draw(
