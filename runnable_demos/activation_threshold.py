@@ -83,7 +83,7 @@ model_7b_checkpointed_states = [
   "整个 7B 模型，每块一个检查点，对状态",
   "the 7B model with a checkpoint a block, against states",
 ]
-checkpointing_ratio = ["", "检查点把门槛推后的倍数", "how many times later with checkpoints"]
+checkpointing_ratio = ["", "设检查点后，门槛升到的倍数", "how many times as high with checkpoints"]
 
 [figure.activations_over_tokens]
 title = ["Llama 2 7B：激活与参数", "Llama 2 7B: activations and parameters"]
@@ -109,6 +109,7 @@ sharded = ["measured", "状态分到 {devices} 张卡", "states over {devices} G
 plain = ["measured", "一张卡", "one GPU"]
 sharded_checkpointed = ["measured", "{devices} 张卡，加检查点", "{devices} GPUs, checkpoints"]
 checkpointed = ["measured", "一张卡，加检查点", "one GPU, checkpoints"]
+half = ["theory", "一半，门槛所在", "one half, at the threshold"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -247,6 +248,7 @@ def draw(size: llama.Size, total: int, found: Findings) -> None:
         share("plain", False, 1),
         share("sharded_checkpointed", True, DEVICES),
         share("checkpointed", True, 1),
+        Line("half", [tokens[0], tokens[-1]], [0.5, 0.5]),
     )
 
 

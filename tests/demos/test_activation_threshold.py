@@ -133,8 +133,10 @@ def test_shares_by_hand(result: Result) -> None:
     ends = 2 * h + 4 + 2 * h + 4 * V + 4 * d
     plain, checkpointed = layers * (16 * h + 8 * f + 4 * a + 8) + ends, layers * 2 * h + ends
     (figure,) = (each for each in result.figures if each.name == "share")
+    *shares, half = figure.series
+    assert (half.x, half.y) == ((shares[0].x[0], shares[0].x[-1]), (0.5, 0.5))
     for series, a_token, devices in zip(
-        figure.series, (plain, plain, checkpointed, checkpointed), (8, 1, 8, 1), strict=True
+        shares, (plain, plain, checkpointed, checkpointed), (8, 1, 8, 1), strict=True
     ):
         for tokens, share in zip(series.x, series.y, strict=True):
             saved, states = tokens * a_token + 4, 16 * parameters / devices
