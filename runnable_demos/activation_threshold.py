@@ -83,7 +83,7 @@ model_7b_checkpointed_states = [
   "整个 7B 模型，每块一个检查点，对状态",
   "the 7B model with a checkpoint a block, against states",
 ]
-checkpointing_ratio = ["", "检查点把门槛推后的倍数", "how many times later with checkpoints"]
+checkpointing_ratio = ["", "设检查点后，门槛升到的倍数", "how many times as high with checkpoints"]
 
 [figure.activations_over_tokens]
 title = ["Llama 2 7B：激活与参数", "Llama 2 7B: activations and parameters"]
@@ -95,6 +95,21 @@ plain = ["measured", "激活，不设检查点", "activations, no checkpoints"]
 checkpointed = ["measured", "激活，每块一个检查点", "activations, a checkpoint a block"]
 weights = ["theory", "权重，2 字节/参数", "weights, 2 B/param"]
 states = ["theory", "全部状态，16 字节/参数", "all states, 16 B/param"]
+
+[figure.share]
+title = [
+  "Llama 2 7B：激活占激活与全部状态之和的份额",
+  "Llama 2 7B: share of activations in activations and all states",
+]
+kind = "computed"
+x = {label = ["微批的 token 数", "tokens of the micro-batch"], scale = "log2"}
+y = {label = ["激活的份额", "share of activations"]}
+[figure.share.series]
+sharded = ["measured", "状态分到 {devices} 张卡", "states over {devices} GPUs"]
+plain = ["measured", "一张卡", "one GPU"]
+sharded_checkpointed = ["measured", "{devices} 张卡，加检查点", "{devices} GPUs, checkpoints"]
+checkpointed = ["measured", "一张卡，加检查点", "one GPU, checkpoints"]
+half = ["theory", "一半，门槛所在", "one half, at the threshold"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -115,6 +130,9 @@ PRESETS = {"small": Config(width=256, heads=4, shrink=16), "full": Config()}
 
 WEIGHTS, STATES = 2, 16
 """Bytes a parameter: bf16 weights alone; weights and gradients in bf16, master, m and v in fp32."""
+
+DEVICES = 8
+"""Ranks over which the figure of shares spreads all states."""
 
 
 # --- the measurements ----------------------------------------------------------------------------
@@ -204,6 +222,36 @@ def model_activations(size: llama.Size, tokens: int, checkpointed: bool) -> int:
     return one + (size.L - 1) * (two - one)
 
 
+def draw(size: llama.Size, total: int, found: Findings) -> None:
+    """Activations and states as the micro-batch grows, and what part of both is activations."""
+    tokens = [2**power for power in range(10, 20)]
+    saved = {
+        checkpointed: {n: model_activations(size, n, checkpointed) for n in tokens}
+        for checkpointed in (False, True)
+    }
+    few = tokens[:7:3]
+    found.draw(
+        "activations_over_tokens",
+        Line("plain", few, [saved[False][n] for n in few]),
+        Line("checkpointed", few, [saved[True][n] for n in few]),
+        Line("weights", few, [WEIGHTS * total] * len(few)),
+        Line("states", few, [STATES * total] * len(few)),
+    )
+
+    def share(name: str, checkpointed: bool, devices: int) -> Line:
+        states = STATES * total / devices
+        return Line(name, tokens, [a / (a + states) for a in saved[checkpointed].values()])
+
+    found.draw(
+        "share",
+        share("sharded", False, DEVICES),
+        share("plain", False, 1),
+        share("sharded_checkpointed", True, DEVICES),
+        share("checkpointed", True, 1),
+        Line("half", [tokens[0], tokens[-1]], [0.5, 0.5]),
+    )
+
+
 def shrunk(size: llama.Size, factor: int) -> llama.Size:
     """A Llama of the same proportions."""
     heads = max(size.a // factor, 1)
@@ -219,7 +267,7 @@ MODELS = {"llama_7b": llama.LLAMA_7B, "llama_13b": llama.LLAMA_13B, "llama_70b":
 
 def run(config: Config, progress: Progress) -> Result:
     """Thresholds of GPT, of Llama layers, and of a whole Llama with and without checkpoints."""
-    found = Findings(MEASURES, config)
+    found = Findings(MEASURES, config, devices=DEVICES)
     h, a = config.width, config.heads
     progress(0.0, "GPT")
     layer = Gpt(h, a)
@@ -251,13 +299,6 @@ def run(config: Config, progress: Progress) -> Result:
     found["checkpointing_ratio"] = checkpointed / plain
 
     progress(0.9, "figure")
-    tokens = [1024, 8192, 65536]
-    found.draw(
-        "activations_over_tokens",
-        Line("plain", tokens, [model_activations(seven, n, False) for n in tokens]),
-        Line("checkpointed", tokens, [model_activations(seven, n, True) for n in tokens]),
-        Line("weights", tokens, [WEIGHTS * total] * len(tokens)),
-        Line("states", tokens, [STATES * total] * len(tokens)),
-    )
+    draw(seven, total, found)
     progress(1.0, "")
     return found.result()

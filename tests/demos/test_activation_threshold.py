@@ -16,13 +16,20 @@ from runnable_demos.activation_threshold import (
     model_activations,
     run,
 )
+from runnable_demos.lab.metrics import Result
 from runnable_demos.models.llama import LLAMA_7B, LLAMA_70B, Size
 
 
 @pytest.fixture(scope="module")
-def metrics() -> dict[str, float]:
+def result() -> Result:
+    """The small run."""
+    return run(PRESETS["small"], lambda share, text: None)
+
+
+@pytest.fixture(scope="module")
+def metrics(result: Result) -> dict[str, float]:
     """Every metric of the small run, by name."""
-    return {m.name: m.value for m in run(PRESETS["small"], lambda share, text: None).metrics}
+    return {m.name: m.value for m in result.metrics}
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -117,6 +124,25 @@ def test_a_whole_model_by_hand(metrics: dict[str, float]) -> None:
         assert metrics[name] == expected
     ratio = metrics["model_7b_checkpointed_states"] / metrics["model_7b_states"]
     assert metrics["checkpointing_ratio"] == ratio
+
+
+def test_shares_by_hand(result: Result) -> None:
+    """Activations over activations and states, on one GPU and on eight: T / (T + threshold)."""
+    h, f, layers, a, V, d = 256, 688, 32, 2, 32000, 128
+    parameters = 2 * V * h + h + layers * (4 * h * h + 3 * h * f + 2 * h)
+    ends = 2 * h + 4 + 2 * h + 4 * V + 4 * d
+    plain, checkpointed = layers * (16 * h + 8 * f + 4 * a + 8) + ends, layers * 2 * h + ends
+    (figure,) = (each for each in result.figures if each.name == "share")
+    *shares, half = figure.series
+    assert (half.x, half.y) == ((shares[0].x[0], shares[0].x[-1]), (0.5, 0.5))
+    for series, a_token, devices in zip(
+        shares, (plain, plain, checkpointed, checkpointed), (8, 1, 8, 1), strict=True
+    ):
+        for tokens, share in zip(series.x, series.y, strict=True):
+            saved, states = tokens * a_token + 4, 16 * parameters / devices
+            assert share == pytest.approx(saved / (saved + states), rel=1e-12)
+            threshold = states / a_token
+            assert share == pytest.approx(tokens / (tokens + threshold), rel=1e-4)
 
 
 def test_a_threshold_that_moves_with_depth_would_show(monkeypatch: pytest.MonkeyPatch) -> None:

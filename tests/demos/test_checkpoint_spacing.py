@@ -12,6 +12,7 @@ import pytest
 
 from runnable_demos import checkpoint_spacing
 from runnable_demos.checkpoint_spacing import PRESETS, leanest_decreasing, run
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Metric, Result
 from runnable_demos.models.stacks import (
     Layer,
@@ -147,6 +148,53 @@ def test_the_figure_holds_theory_and_measurement_over_the_same_lengths(result: R
         assert theory2.y[at[k]] == L / k + 2 * k
         assert measured1.y[at[k]] - theory1.y[at[k]] == pytest.approx(2, abs=0.01)
         assert measured2.y[at[k]] - theory2.y[at[k]] == pytest.approx(1, abs=0.01)
+
+
+def test_lifetimes_are_those_of_a_hand_count(result: Result) -> None:
+    """Nine layers in segments of 1, 3 and 9: what each action is, and when each x is born and freed.
+
+    A segment's gradient arrives at its last output, then its layers run again, then the others get
+    their gradients. x_j is held, or freed once the next layer has run; rebuilt, it goes with its
+    own layer's backward, which for a segment's last layer ends the recomputation.
+    """
+    figure = result.figures[1]
+    assert isinstance(figure, Lanes)
+    assert [place.name for place in figure.y.categories if not place.name.isdecimal()] == [
+        "short",
+        "best",
+        "long",
+    ]
+    n = 9
+    drawn: dict[tuple[int, int], list[tuple[str, float, float]]] = {}
+    for span in figure.spans:
+        drawn.setdefault(divmod(span.row, n + 2), []).append((span.kind, span.start, span.end))
+    for way, k in enumerate((1, 3, 9)):
+        order = [("forward", i) for i in range(1, n + 1)]
+        for top in range(n, 0, -k):
+            order.append(("backward", top))
+            order += [("recompute", i) for i in range(top - k + 1, top + 1)]
+            order += [("backward", i) for i in range(top - 1, top - k, -1)]
+        at = {action: place for place, action in enumerate(order)}
+        assert len(order) == 3 * n
+        flat = [kind for kind, start, end in drawn[way, 0] for _ in range(int(start), int(end))]
+        assert flat == [kind for kind, _ in order]
+        alive = [0] * len(order)
+        for x in range(n + 1):
+            born, expected = max(x - 1, 0), []
+            if x % k == 0 and x < n:
+                last = max(at["backward", x + 1], at["recompute", x + 1])
+                expected.append(("held", born, last + 1))
+            else:
+                expected.append(("dropped", born, min(x + 1, n)))
+            if x:
+                again = at["recompute", x]
+                gone = again if x % k == 0 else at["backward", x]
+                expected.append(("rebuilt", again, gone + 1))
+            assert drawn[way, 1 + x] == expected
+            for _, start, end in expected:
+                for place in range(start, end):
+                    alive[place] += 1
+        assert alive[at["recompute", n]] == max(alive) == n // k + k
 
 
 def test_unequal_peaks_and_costs_are_called_unequal(monkeypatch: pytest.MonkeyPatch) -> None:
