@@ -44,8 +44,9 @@ from torch._functorch.compilers import nop
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, count_flops, fake
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.stacks import run_layers, step_flops
 
@@ -131,6 +132,18 @@ forecast = ["theory", "规划，预测", "planned, forecast"]
 planned = ["measured", "规划，实测", "planned, measured"]
 uniform = ["measured", "等长分段", "equal segments"]
 partitioner = ["measured", "PyTorch 自动预算", "PyTorch's own budget"]
+
+[figure.plans]
+title = ["预算逐步收紧，留下哪些层", "Which layers are kept as the budget falls"]
+kind = "computed"
+x = {label = ["各层，宽度是它存的字节", "layers, as wide as what they save"], unit = "B"}
+y = {label = ["预算 / 全留的峰值（%）", "budget / peak with all kept (%)"]}
+[figure.plans.series]
+kept = ["bar", "保留", "kept"]
+again = ["bar", "重算", "recomputed"]
+[figure.plans.places]
+root = ["√N 一段", "√N each"]
+leanest = ["最省", "leanest"]
 """
 
 
@@ -421,9 +434,29 @@ def uniform(layers: int, length: int) -> Plan:
     )
 
 
+BUDGETS = (100, 90, 80, 70, 60, 50, 40)
+"""Budgets of the figure, each in percent of the peak with everything kept."""
+
+
+def plan_spans(plans: Sequence[Plan], profiles: Profiles) -> list[Span]:
+    """One row for each plan: its segments over the layers, each layer as wide as what it holds when kept."""
+    layers = plans[0][-1].stop
+    edges = [0]
+    for i in range(layers):
+        edges.append(edges[-1] + profiles[Segment(i, i + 1, recompute=False)].held)
+    spans: list[Span] = []
+    for row, plan in enumerate(plans):
+        for segment in plan:
+            first, last = segment.start + 1, segment.stop
+            label = str(first) if first == last else f"{first}–{last}"
+            kind = "again" if segment.recompute else "kept"
+            spans.append(Span(row, kind, edges[segment.start], edges[segment.stop], label))
+    return spans
+
+
 def run(config: Config, progress: Progress) -> Result:
     """Profile, plan, apply the plans, and compare each with what really happens."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     draw = random.Random(config.seed)
     n = config.layers
     widths = [draw.randint(1, 4) * config.unit for _ in range(n + 1)]
@@ -494,6 +527,17 @@ def run(config: Config, progress: Progress) -> Result:
         line("planned", real),
         line("uniform", by_length.values()),
         line("partitioner", partitioned),
+    )
+    shown = [
+        (percent, plan)
+        for percent in BUDGETS
+        if (plan := choose(n, profiles, best[0][1].peak * percent // 100)) is not None
+    ]
+    rows = [uniform(n, max(1, isqrt(n))), best[-1][0]]
+    found.lanes(
+        "plans",
+        plan_spans([*(plan for _, plan in shown), *rows], profiles),
+        rows=[*(percent for percent, _ in shown), "root", "leanest"],
     )
     progress(1.0, "done")
     return found.result()

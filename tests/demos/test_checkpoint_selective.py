@@ -17,6 +17,7 @@ from runnable_demos.checkpoint_selective import (
     measure,
     run,
 )
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Metric
 
 CONFIG = PRESETS["small"]
@@ -140,3 +141,23 @@ def test_a_last_product_that_saves_something_would_show(monkeypatch: pytest.Monk
     )
     found = {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
     assert found["last_product_saves_nothing"] is False
+
+
+def test_strips_are_as_wide_as_a_count_by_hand() -> None:
+    """Four choices by bytes, the input first, and again by FLOPs; ``down`` is in neither strip."""
+    figure = {f.name: f for f in run(CONFIG, lambda share, what: None).figures}["choices"]
+    assert isinstance(figure, Lanes)
+    held = {"X": 2 * S * H, "Q": 6 * S * H, "S": 2 * A * S * S, "C": 2 * S * H}
+    held |= {"P": 2 * S * H, "U": 8 * S * H}
+    flops = {
+        letter: FLOPS[name] for letter, name in zip("QSCPU", list(FLOPS)[:5], strict=True)
+    }
+    kept = ("QSCPU", "QCPU", "C", "")
+    for first, widths in ((1, held), (6, flops)):
+        for row, letters in enumerate(kept, first):
+            spans = [s for s in figure.spans if s.row == row]
+            assert [s.label for s in spans] == list(widths)
+            shares = [s.end - s.start for s in spans]
+            total = sum(widths.values())
+            assert shares == pytest.approx([w / total for w in widths.values()], abs=1e-12)
+            assert [s.kind == "kept" for s in spans] == [s.label in "X" + letters for s in spans]
