@@ -149,9 +149,7 @@ def test_strips_are_as_wide_as_a_count_by_hand() -> None:
     assert isinstance(figure, Lanes)
     held = {"X": 2 * S * H, "Q": 6 * S * H, "S": 2 * A * S * S, "C": 2 * S * H}
     held |= {"P": 2 * S * H, "U": 8 * S * H}
-    flops = {
-        letter: FLOPS[name] for letter, name in zip("QSCPU", list(FLOPS)[:5], strict=True)
-    }
+    flops = {letter: FLOPS[name] for letter, name in zip("QSCPU", list(FLOPS)[:5], strict=True)}
     kept = ("QSCPU", "QCPU", "C", "")
     for first, widths in ((1, held), (6, flops)):
         for row, letters in enumerate(kept, first):
