@@ -531,7 +531,7 @@ def run(config: Config, progress: Progress) -> Result:
     shown = [
         (percent, plan)
         for percent in BUDGETS
-        if (plan := choose(n, profiles, best[0][1].peak * percent // 100)) is not None
+        for plan in [p for p, cost in best if cost.peak <= best[0][1].peak * percent // 100][:1]
     ]
     rows = [uniform(n, max(1, isqrt(n))), best[-1][0]]
     found.lanes(

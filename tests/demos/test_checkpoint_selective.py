@@ -137,7 +137,7 @@ def test_a_last_product_that_saves_something_would_show(monkeypatch: pytest.Monk
     """Where every choice repeats another number of FLOPs, the output of ``down`` is not for nothing."""
     more = count(1)
     monkeypatch.setattr(
-        checkpoint_selective, "measure", lambda *_: (1000 - 7 * next(more), 5000 + next(more))
+        checkpoint_selective, "measure", lambda *_: (1000 + 7 * next(more), 5000 - next(more))
     )
     found = {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
     assert found["last_product_saves_nothing"] is False
