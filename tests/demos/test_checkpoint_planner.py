@@ -318,7 +318,9 @@ def test_rows_of_the_figure_are_optimal_plans_by_brute_force() -> None:
     everything = simulate([(i, i + 1, False) for i in range(config.layers)], costs)
     for row, category in enumerate(figure.y.categories):
         spans = [s for s in figure.spans if s.row == row]
-        way = [(edges.index(s.start), edges.index(s.end), s.kind == "again") for s in spans]
+        way = [
+            (edges.index(int(s.start)), edges.index(int(s.end)), s.kind == "again") for s in spans
+        ]
         assert [s.label for s in spans] == [
             str(a + 1) if b == a + 1 else f"{a + 1}–{b}" for a, b, _ in way
         ]
