@@ -126,7 +126,7 @@ again = ["bar", "放弃，重做", "given up, run again"]
 bytes = ["按字节", "by bytes"]
 flops = ["按 FLOPs", "by FLOPs"]
 all = ["全部", "all"]
-no_scores = ["除分数", "not S"]
+no_scores = ["S 以外", "all but S"]
 context = ["只有 C", "only C"]
 nothing = ["都不留", "none"]
 """
