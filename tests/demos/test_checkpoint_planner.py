@@ -165,6 +165,8 @@ def test_the_demo_finds_its_own_claims_true() -> None:
     assert metrics["peak_leanest"] <= min(metrics["peak_each_block"], metrics["peak_root"])
     assert metrics["peak_planned"] <= metrics["peak_root"]
     assert metrics["overhead_planned"] <= metrics["overhead_root"]
+    assert metrics["overhead_layerwise"] == 0.0 < metrics["overhead_within"]
+    assert metrics["peak_layerwise"] < metrics["peak_kept"]
 
 
 @cache
@@ -293,6 +295,8 @@ def test_a_wrong_forecast_and_a_better_partitioner_show(monkeypatch: pytest.Monk
     metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, what: None).metrics}
     assert metrics["peaks_as_predicted"] is False
     assert metrics["partitioner_dominated"] is False
+    assert metrics["peak_layerwise"] == 1
+    assert metrics["overhead_within"] == metrics["overhead_leanest"]
     assert metrics["equals_brute_force"] is False
 
 
