@@ -16,14 +16,14 @@ The model
     since the backward runs from the end and has freed all that came after.
 
 The algorithm
-    A label at layer i is (bytes held so far, FLOPs repeated so far) of one plan for the layers before i.
-    A label is dropped when another is at least as good in both; what is left at N is the exact optimum.
-    Plans of the same price are told apart by their peak.
+    A label at layer i is (bytes held, peak so far, FLOPs repeated so far) of one plan for the layers before i.
+    A label is dropped when another is at least as good in all three; what is left at N is the exact frontier.
 
 The measurement
     The plan is applied to real tensors and the live peak is read. It is the predicted one, to the byte.
     Beside it stand a segment for each layer, equal segments of √N layers, and PyTorch's own
-    ``activation_memory_budget`` (the min-cut partitioner of AOTAutograd).
+    ``activation_memory_budget`` (the min-cut partitioner of AOTAutograd), once with the stack as one graph,
+    whose backward returns the gradients of all weights at once, and once with a graph for each layer.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ from torch._functorch.compilers import nop
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils.checkpoint import checkpoint
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, count_flops, fake
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.stacks import run_layers, step_flops
 
@@ -73,7 +74,7 @@ peaks_as_predicted = [
 
 [[method]]
 kind = "computed"
-how = ["动态规划留下的标号", "labels that the dynamic programme leaves"]
+how = ["动态规划留下的标号", "labels that the dynamic program leaves"]
 [method.metrics]
 plans_on_frontier = ["", "帕累托前沿上的方案数", "plans on the Pareto frontier"]
 
@@ -114,12 +115,23 @@ overhead_planned = ["", "预算等于 √N 峰值时的重算", "repeated on the
 
 [[method]]
 kind = "exact"
+how = [
+  "PyTorch 自动预算设为一半，逐层编译，同样的口径",
+  "PyTorch's own budget at one half, compiled layer by layer, read the same way",
+]
+[method.metrics]
+peak_layerwise = ["B", "预算一半、逐层编译时的峰值", "peak with half the budget, layer by layer"]
+overhead_layerwise = ["", "这时的重算", "repeated with half the budget, layer by layer"]
+overhead_within = ["", "前沿在同一峰值之内的重算", "repeated by the frontier within the same peak"]
+
+[[method]]
+kind = "exact"
 how = ["同一网络、同样的峰值与 FLOPs 口径", "the same network, peaks and FLOPs read the same way"]
 [method.metrics]
 partitioner_dominated = [
   "",
-  "PyTorch 自动预算的每个点都不优于前沿",
-  "no point of PyTorch's own budget is better than the frontier",
+  "整网编译时，PyTorch 自动预算的每个点都不优于前沿",
+  "with one graph, no point of PyTorch's own budget is better than the frontier",
 ]
 
 [figure.frontier]
@@ -130,7 +142,20 @@ y = {label = ["重复的 FLOPs / 一步", "FLOPs repeated / step"]}
 forecast = ["theory", "规划，预测", "planned, forecast"]
 planned = ["measured", "规划，实测", "planned, measured"]
 uniform = ["measured", "等长分段", "equal segments"]
-partitioner = ["measured", "PyTorch 自动预算", "PyTorch's own budget"]
+partitioner = ["measured", "PyTorch 自动预算，整网编译", "PyTorch's own budget, one graph"]
+layerwise = ["measured", "PyTorch 自动预算，逐层编译", "PyTorch's own budget, layer by layer"]
+
+[figure.plans]
+title = ["预算逐步收紧，留下哪些层", "Which layers are kept as the budget falls"]
+kind = "computed"
+x = {label = ["各层，宽度是它存的字节", "layers, as wide as what they save"], unit = "B"}
+y = {label = ["预算 / 全留的峰值（%）", "budget / peak with all kept (%)"]}
+[figure.plans.series]
+kept = ["bar", "保留", "kept"]
+again = ["bar", "重算", "recomputed"]
+[figure.plans.places]
+root = ["每段 √N", "√N per segment"]
+leanest = ["最省", "leanest"]
 """
 
 
@@ -389,19 +414,26 @@ def profile_segments(
 
 
 def measure_partitioner(
-    layers: Sequence[nn.Module], share: float, batch: int, width: int
+    layers: Sequence[nn.Module], share: float, batch: int, width: int, apart: bool
 ) -> Forecast:
     """The same step, cut by PyTorch's min-cut partitioner with ``activation_memory_budget=share``.
+
+    ``apart`` makes a graph of each layer, in place of one for the whole stack.
 
     The graphs that it makes are run operator by operator, so that kernels are the same as elsewhere here.
     Its forward is the ordinary one; what it repeats shows as more FLOPs in its backward.
     """
     with functorch_config.patch(activation_memory_budget=share):
-        compiled = aot_module(
-            nn.Sequential(*layers),
-            fw_compiler=nop,
-            bw_compiler=nop,
-            partition_fn=min_cut_rematerialization_partition,
+        compiled = nn.Sequential(
+            *(
+                aot_module(
+                    part,
+                    fw_compiler=nop,
+                    bw_compiler=nop,
+                    partition_fn=min_cut_rematerialization_partition,
+                )
+                for part in (layers if apart else [nn.Sequential(*layers)])
+            )
         )
         x = torch.ones(batch, width, requires_grad=True, device=next(layers[0].parameters()).device)
         compiled(x).sum().backward()  # the first call compiles, on fake tensors that are no memory
@@ -421,9 +453,29 @@ def uniform(layers: int, length: int) -> Plan:
     )
 
 
+BUDGETS = (100, 90, 80, 70, 60, 50, 40)
+"""Budgets of the figure, each in percent of the peak with everything kept."""
+
+
+def plan_spans(plans: Sequence[Plan], profiles: Profiles) -> list[Span]:
+    """One row for each plan: its segments over the layers, each layer as wide as what it holds when kept."""
+    layers = plans[0][-1].stop
+    edges = [0]
+    for i in range(layers):
+        edges.append(edges[-1] + profiles[Segment(i, i + 1, recompute=False)].held)
+    spans: list[Span] = []
+    for row, plan in enumerate(plans):
+        for segment in plan:
+            first, last = segment.start + 1, segment.stop
+            label = str(first) if first == last else f"{first}–{last}"
+            kind = "again" if segment.recompute else "kept"
+            spans.append(Span(row, kind, edges[segment.start], edges[segment.stop], label))
+    return spans
+
+
 def run(config: Config, progress: Progress) -> Result:
     """Profile, plan, apply the plans, and compare each with what really happens."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     draw = random.Random(config.seed)
     n = config.layers
     widths = [draw.randint(1, 4) * config.unit for _ in range(n + 1)]
@@ -474,11 +526,19 @@ def run(config: Config, progress: Progress) -> Result:
 
     progress(0.7, "PyTorch's partitioner")
     shares = (0.0, 0.25, 0.5, 0.75, 1.0)
-    partitioned = [measure_partitioner(layers, share, config.batch, widths[0]) for share in shares]
+    partitioned, layerwise = (
+        [measure_partitioner(layers, share, config.batch, widths[0], apart) for share in shares]
+        for apart in (False, True)
+    )
     found["partitioner_dominated"] = all(
         any(own.peak <= other.peak and own.flops <= other.flops for own in real)
         for other in partitioned
     )
+    half = layerwise[shares.index(0.5)]
+    within = [own.flops for own in real if own.peak <= half.peak]
+    found["peak_layerwise"] = half.peak
+    found["overhead_layerwise"] = half.flops / step_without
+    found["overhead_within"] = min(within, default=real[-1].flops) / step_without
 
     progress(0.8, "brute force")
     found["equals_brute_force"] = agrees_with_brute_force(config.random_cases, config.seed)
@@ -494,6 +554,18 @@ def run(config: Config, progress: Progress) -> Result:
         line("planned", real),
         line("uniform", by_length.values()),
         line("partitioner", partitioned),
+        line("layerwise", layerwise),
+    )
+    shown = [
+        (percent, plan)
+        for percent in BUDGETS
+        for plan in [p for p, cost in best if cost.peak <= best[0][1].peak * percent // 100][:1]
+    ]
+    rows = [uniform(n, max(1, isqrt(n))), best[-1][0]]
+    found.lanes(
+        "plans",
+        plan_spans([*(plan for _, plan in shown), *rows], profiles),
+        rows=[*(percent for percent, _ in shown), "root", "leanest"],
     )
     progress(1.0, "done")
     return found.result()

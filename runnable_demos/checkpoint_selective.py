@@ -41,8 +41,9 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, count_flops
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block
 
@@ -113,6 +114,21 @@ pareto = ["theory", "帕累托前沿", "Pareto frontier"]
 subsets = ["measured", "六个矩阵乘的子集", "subsets of the six products"]
 core = ["measured", "只重算注意力核心", "attention core alone"]
 none = ["measured", "不设检查点", "no checkpoint"]
+
+[figure.choices]
+title = ["留哪些、重做哪些：按字节与按 FLOPs", "What is kept, what runs again: by bytes and by FLOPs"]
+x = {label = ["占整条的份额", "share of the strip"]}
+y = {label = ["留下的输出", "outputs kept"]}
+[figure.choices.series]
+kept = ["bar", "留下", "kept"]
+again = ["bar", "放弃，重做", "given up, run again"]
+[figure.choices.places]
+bytes = ["按字节", "by bytes"]
+flops = ["按 FLOPs", "by FLOPs"]
+all = ["全部", "all"]
+no_scores = ["S 以外", "all but S"]
+context = ["只有 C", "only C"]
+nothing = ["都不留", "none"]
 """
 
 
@@ -224,9 +240,39 @@ def frontier(points: dict[frozenset[str], Point]) -> list[frozenset[str]]:
     return best
 
 
+LETTERS = {"qkv": "Q", "scores": "S", "context": "C", "proj": "P", "up": "U"}
+"""The products whose outputs a backward needs, as the strips of the figure call them; X is the block's input."""
+
+
+def strips(points: dict[frozenset[str], Point]) -> list[Span]:
+    """Four choices, each as a strip of bytes and as a strip of FLOPs, kept products apart from repeated ones.
+
+    A product is as wide as what it adds when it alone is kept, and as what it then spares.
+    """
+    nothing, useful = frozenset[str](), frozenset(LETTERS)
+    choices = (useful, useful - {"scores"}, frozenset({"context"}), nothing)
+    lone = {name: points[frozenset({name})] for name in LETTERS}
+    held = {"": points[nothing].held} | {
+        name: point.held - points[nothing].held for name, point in lone.items()
+    }
+    flops = {name: points[nothing].flops - point.flops for name, point in lone.items()}
+    spans: list[Span] = []
+    for first, widths in ((1, held), (2 + len(choices), flops)):
+        whole = sum(widths.values())
+        for row, kept in enumerate(choices, first):
+            done = 0
+            for name, width in widths.items():
+                kind = "kept" if name in kept or not name else "again"
+                spans.append(
+                    Span(row, kind, done / whole, (done + width) / whole, LETTERS.get(name, "X"))
+                )
+                done += width
+    return spans
+
+
 def run(config: Config, progress: Progress) -> Result:
     """Measure every set of kept products, no checkpoint, and a checkpoint around the attention core."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     token = config.tokens
     torch.manual_seed(config.seed)
     block = ScoresBlock(config.width, config.heads).to(config.device, torch.bfloat16)
@@ -288,4 +334,6 @@ def run(config: Config, progress: Progress) -> Result:
         line("core", [core]),
         line("none", [Point(all_held, 0)]),
     )
+    choices_shown = ("all", "no_scores", "context", "nothing")
+    found.lanes("choices", strips(points), rows=["bytes", *choices_shown, "flops", *choices_shown])
     return found.result()

@@ -30,6 +30,7 @@ from runnable_demos.checkpoint_planner import (
     uniform,
 )
 from runnable_demos.lab.measure import count_flops
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.models.stacks import run_layers
 
 
@@ -164,6 +165,8 @@ def test_the_demo_finds_its_own_claims_true() -> None:
     assert metrics["peak_leanest"] <= min(metrics["peak_each_block"], metrics["peak_root"])
     assert metrics["peak_planned"] <= metrics["peak_root"]
     assert metrics["overhead_planned"] <= metrics["overhead_root"]
+    assert metrics["overhead_layerwise"] == 0.0 < metrics["overhead_within"]
+    assert metrics["peak_layerwise"] < metrics["peak_kept"]
 
 
 @cache
@@ -292,4 +295,43 @@ def test_a_wrong_forecast_and_a_better_partitioner_show(monkeypatch: pytest.Monk
     metrics = {m.name: m.value for m in run(PRESETS["small"], lambda share, what: None).metrics}
     assert metrics["peaks_as_predicted"] is False
     assert metrics["partitioner_dominated"] is False
+    assert metrics["peak_layerwise"] == 1
+    assert metrics["overhead_within"] == metrics["overhead_leanest"]
     assert metrics["equals_brute_force"] is False
+
+
+def test_rows_of_the_figure_are_optimal_plans_by_brute_force() -> None:
+    """Each budget's row repeats the fewest FLOPs of all plans that fit; widths are what layers save."""
+    config = PRESETS["small"]
+    figure = {f.name: f for f in run(config, lambda share, what: None).figures}["plans"]
+    assert isinstance(figure, Lanes)
+    draw = random.Random(config.seed)
+    widths = [draw.randint(1, 4) * config.unit for _ in range(config.layers + 1)]
+    hidden = [draw.randint(2, 12) * config.unit for _ in range(config.layers)]
+    saved = [4 * config.batch * (2 * d + 2 + 2 * h) for d, h in zip(widths, hidden, strict=False)]
+    edges = [sum(saved[:i]) for i in range(config.layers + 1)]
+    profiles = profile_segments(
+        lambda: [UnevenBlock(*size) for size in zip(widths, hidden, widths[1:], strict=False)],
+        config.batch,
+        "cpu",
+    )
+    costs = {(s.start, s.stop, s.recompute): p for s, p in profiles.items()}
+    ways = every_way(config.layers)
+    peaks = [simulate(way, costs) for way in ways]
+    repeated = [sum(costs[part].flops for part in way) for way in ways]
+    everything = simulate([(i, i + 1, False) for i in range(config.layers)], costs)
+    for row, category in enumerate(figure.y.categories):
+        spans = [s for s in figure.spans if s.row == row]
+        way = [
+            (edges.index(int(s.start)), edges.index(int(s.end)), s.kind == "again") for s in spans
+        ]
+        assert [s.label for s in spans] == [
+            str(a + 1) if b == a + 1 else f"{a + 1}–{b}" for a, b, _ in way
+        ]
+        if category.name.isdigit():
+            budget = everything * int(category.name) // 100
+            fitting = [f for p, f in zip(peaks, repeated, strict=True) if p <= budget]
+            assert simulate(way, costs) <= budget
+            assert sum(costs[part].flops for part in way) == min(fitting)
+    assert [c.name for c in figure.y.categories[-2:]] == ["root", "leanest"]
+    assert way in [w for w, p in zip(ways, peaks, strict=True) if p == min(peaks)]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain, combinations, count
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from runnable_demos import checkpoint_selective
 from runnable_demos.checkpoint_selective import (
@@ -17,6 +24,8 @@ from runnable_demos.checkpoint_selective import (
     measure,
     run,
 )
+from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Metric
 
 CONFIG = PRESETS["small"]
@@ -136,7 +145,75 @@ def test_a_last_product_that_saves_something_would_show(monkeypatch: pytest.Monk
     """Where every choice repeats another number of FLOPs, the output of ``down`` is not for nothing."""
     more = count(1)
     monkeypatch.setattr(
-        checkpoint_selective, "measure", lambda *_: (1000 - 7 * next(more), 5000 + next(more))
+        checkpoint_selective, "measure", lambda *_: (1000 + 7 * next(more), 5000 - next(more))
     )
     found = {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
     assert found["last_product_saves_nothing"] is False
+
+
+def test_strips_are_as_wide_as_a_count_by_hand() -> None:
+    """Four choices by bytes, the input first, and again by FLOPs; ``down`` is in neither strip."""
+    figure = {f.name: f for f in run(CONFIG, lambda share, what: None).figures}["choices"]
+    assert isinstance(figure, Lanes)
+    held = {"X": 2 * S * H, "Q": 6 * S * H, "S": 2 * A * S * S, "C": 2 * S * H}
+    held |= {"P": 2 * S * H, "U": 8 * S * H}
+    flops = {letter: FLOPS[name] for letter, name in zip("QSCPU", list(FLOPS)[:5], strict=True)}
+    kept = ("QSCPU", "QCPU", "C", "")
+    for first, widths in ((1, held), (6, flops)):
+        for row, letters in enumerate(kept, first):
+            spans = [s for s in figure.spans if s.row == row]
+            assert [s.label for s in spans] == list(widths)
+            shares = [s.end - s.start for s in spans]
+            total = sum(widths.values())
+            assert shares == pytest.approx([w / total for w in widths.values()], abs=1e-12)
+            assert [s.kind == "kept" for s in spans] == [s.label in "X" + letters for s in spans]
+
+
+@pytest.mark.parametrize("attention", [True, False])
+@pytest.mark.parametrize(
+    "products", [frozenset[int](), frozenset({1, 3, 5}), frozenset(range(1, 7))]
+)
+def test_a_llama_block_holds_its_input_and_the_outputs_that_are_kept(
+    attention: bool, products: frozenset[int]
+) -> None:
+    """The card's worked example: q, k, v, o, gate and up, fused attention with 4 B per row and head."""
+    heads, kv, d, f = 4, 1, 16, 160
+    h = heads * d
+    outputs = {1: h, 2: kv * d, 3: kv * d, 4: h, 5: f, 6: f}
+    sizes = [(h, outputs[n]) for n in (1, 2, 3, 4, 5, 6)] + [(f, h)]
+    wq, wk, wv, wo, w1, w3, w2 = (
+        nn.Linear(a, b, bias=False, dtype=torch.bfloat16) for a, b in sizes
+    )
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+
+    def block(x: Tensor) -> Tensor:
+        y = functional.rms_norm(x, (h,))
+        q, k, v = (w(y).view(1, S, -1, d).transpose(1, 2) for w in (wq, wk, wv))
+        k, v = (t.expand(1, heads, S, d) for t in (k, v))
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + wo(y.transpose(1, 2).reshape(S, h))
+        y = functional.rms_norm(x, (h,))
+        out: Tensor = x + w2(functional.silu(w1(y)) * w3(y))
+        return out
+
+    calls = count(1)
+
+    def policy(context: object, op: object, *_: object, **__: object) -> CheckpointPolicy:
+        stays = op is torch.ops.aten.mm.default and next(calls) in products
+        stays = stays or (attention and op is fused)
+        return CheckpointPolicy.MUST_SAVE if stays else CheckpointPolicy.PREFER_RECOMPUTE
+
+    leaf = torch.ones(S, h, dtype=torch.bfloat16, requires_grad=True)
+    with LiveMemory() as live:
+        x = leaf * 1.0
+        y = checkpoint(
+            block,
+            x,
+            use_reentrant=False,
+            preserve_rng_state=False,
+            context_fn=partial(create_selective_checkpoint_contexts, policy),
+        )
+        del x
+        held = live.current - y.untyped_storage().nbytes()
+    kept = 2 * S * (h + sum(outputs[n] for n in products))
+    assert held == kept + attention * (2 * S * h + 4 * S * heads)
