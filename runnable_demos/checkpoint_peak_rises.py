@@ -192,7 +192,7 @@ Watch = Callable[[str], LiveMemory]
 """A fresh meter for one way of doing a step."""
 
 
-def unwatched(way: str) -> LiveMemory:
+def unwatched(_: str) -> LiveMemory:
     """Of which nobody asks more than the peak."""
     return LiveMemory()
 
