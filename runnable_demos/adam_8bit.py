@@ -261,7 +261,7 @@ def quantize_both(x: Tensor, codes: Tensor, block: int) -> Draw:
     )
 
 
-EXAMPLE = (0.6, -1.1, 0.3, 1.8, -0.4, 0.9, 1.6, -0.7, 1e4, 0.5, -1.2, 0.8, 1.3, -0.3, 0.7, -0.9)
+EXAMPLE = (0.6, -1.1, 0.3, 1.8, -0.4, 0.9, 1.6, -0.8, 1e4, 0.5, -1.2, 0.8, 1.3, -0.3, 0.7, -0.9)
 """Sixteen values in blocks of four, one of them an outlier; two digits tell which are within 5%."""
 
 

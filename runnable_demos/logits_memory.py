@@ -334,7 +334,7 @@ class Lives(TorchDispatchMode):
 
 
 def _share(a: Tensor, b: Tensor) -> bool:
-    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+    return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
 
 
 def lifetimes(loss: Loss, T: int, h: int, V: int, k: int) -> tuple[int, list[Life]]:

@@ -111,7 +111,7 @@ how = [
 bound = 0.01
 reason = [
   "剩下的零几乎都是第一个位置的 query，真梯度为零；其余随 CPU 的舍入变动，远不到百分之一",
-  "nearly all zeros left are the first position's query, whose gradient is 0; the rest move with a CPU's rounding, far below a hundredth",
+  "nearly all zeros left are the first position's query (true gradient 0); the rest, far below 1%, move with rounding",
 ]
 [method.metrics]
 model_lost_scaled = ["", "同上，S = 2^16：变成 0 的比例", "the same with S = 2^16: share that becomes 0"]

@@ -213,6 +213,8 @@ def test_an_empty_name_is_no_folder(option: str, base: Path) -> None:
 
 def test_nothing_is_verified_on_a_gpu_where_nothing_gains_from_one(base: Path) -> None:
     """That is said, as wrong usage, and no success of nothing."""
+    demo = base / "runnable_demos/float_sums.py"
+    demo.write_text(demo.read_text("utf-8").replace("GPU = 1\n", ""), "utf-8")
     done = proofdeck("verify", "--device", "cuda", "--cards", "cards", cwd=base)
     assert (done.returncode, done.stdout) == (2, "")
     assert "gains from a GPU (--device cuda)" in done.stderr

@@ -52,12 +52,14 @@ def evidence(*kept: Record) -> Evidence:
 
 
 def test_demos_are_chosen_by_name_once_or_all(lab: Laboratory) -> None:
-    """Without names all of them, on a GPU those that gain from it: here none."""
+    """Without names all of them, on a GPU those that gain from it."""
     demos = lab.discover()
     assert choose(demos, (), "cpu") == ("float_sums",)
     assert choose(demos, ("float_sums", "float_sums"), "cpu") == ("float_sums",)
-    assert choose(demos, (), "cuda") == ()
-    assert choose(demos, ("float_sums",), "cuda") == ("float_sums",)
+    assert choose(demos, (), "cuda") == ("float_sums",)
+    gainless = {name: dataclasses.replace(demo, gpu=None) for name, demo in demos.items()}
+    assert choose(gainless, (), "cuda") == ()
+    assert choose(gainless, ("float_sums",), "cuda") == ("float_sums",)
     with pytest.raises(Unavailable, match="there is no demo 'float_sum'") as refused:
         choose(demos, ("float_sum",), "cpu")
     assert refused.value.hint == "Did you mean `float_sums`?"

@@ -129,11 +129,14 @@ def _awaited(
 
 
 def _on_gpus(record: Record, demos: Path, cache: Cache) -> Mapping[str, Measure] | None:
-    """What a GPU's run of a demo would tell; ``None`` where it cannot be read, which ``_renewed`` tells."""
-    file = discovery.file_of(record.demo, demos)
+    """What a GPU's run of a demo would tell; ``None`` where it cannot be read, which is told with its record."""
+    try:
+        file = discovery.file_of(record.demo, demos)
+        content = file.read_bytes() if file else b""
+    except OSError:
+        return None
     if file is None:
         return None
-    content = file.read_bytes()
 
     def read() -> Mapping[str, Measure] | None:
         try:

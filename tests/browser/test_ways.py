@@ -108,7 +108,8 @@ def test_the_handbook_lists_the_sections_of_the_card_on_screen(visit: Open) -> N
         "() => !document.querySelector('.pd-sections a').hash.startsWith('#flash-attention')"
     )
     page.evaluate("window.pd.set('depth', 'answer')")
-    assert page.locator(".pd-sections a:visible").count() == 1
+    shown = page.locator(".pd-view .pd-section:visible").count()
+    assert page.locator(".pd-sections a:visible").count() == shown < 5
     page.goto(page.url.split("#")[0] + "#contents")
     assert not page.locator(".pd-sections").is_visible()
 
