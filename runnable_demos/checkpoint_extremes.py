@@ -211,9 +211,9 @@ advance = ["bar", "推进：只跑不记", "advance: run, keep nothing"]
 tape = ["bar", "求导：带记录地跑，立刻反向", "tape: run with records, differentiate"]
 [figure.schedule.places]
 one = ["只留输入", "input alone"]
-slot1 = ["槽 1", "slot 1"]
-slot2 = ["槽 2", "slot 2"]
-slot3 = ["槽 3", "slot 3"]
+slot1 = ["三槽之 1", "slot 1 of 3"]
+slot2 = ["三槽之 2", "slot 2 of 3"]
+slot3 = ["三槽之 3", "slot 3 of 3"]
 """  # noqa: E501 - a method is said on one line
 
 
