@@ -72,16 +72,16 @@ boundary_mended = [
   "重边界：{segment} 层一段",
   "heavy boundary: segments of {segment}",
 ]
-outside_none = ["", "外部引用：不设检查点", "held outside: no checkpoints"]
+outside_none = ["", "段外引用：不设检查点", "references outside: no checkpoints"]
 outside_checkpointed = [
   "",
-  "外部引用：{segment} 层一段",
-  "held outside: segments of {segment}",
+  "段外引用：{segment} 层一段",
+  "references outside: segments of {segment}",
 ]
-outside_mended = ["", "外部引用：不留中间输出", "held outside: no state kept"]
-arguments_none = ["", "大参数：不设检查点", "large arguments: no checkpoints"]
-arguments_checkpointed = ["", "大参数：由参数传入", "large arguments: passed in"]
-arguments_mended = ["", "大参数：在段内生成", "large arguments: made inside"]
+outside_mended = ["", "段外引用：不留中间输出", "references outside: no state kept"]
+arguments_none = ["", "大入参：不设检查点", "large arguments: no checkpoints"]
+arguments_checkpointed = ["", "大入参：由入参传入", "large arguments: passed in"]
+arguments_mended = ["", "大入参：在段内生成", "large arguments: made inside"]
 remainder_none = ["", "余数：不设检查点", "remainder: no checkpoints"]
 remainder_checkpointed = [
   "",
@@ -89,7 +89,7 @@ remainder_checkpointed = [
   "remainder: checkpoint_sequential in {singles}",
 ]
 remainder_mended = ["", "余数：分 {even} 段", "remainder: in {even}"]
-outside_one = ["", "外部引用：整网一段", "held outside: one segment"]
+outside_one = ["", "段外引用：整网一段", "references outside: one segment"]
 remainder_one_more = [
   "",
   "余数：checkpoint_sequential 分 {one_more} 段",
@@ -101,8 +101,8 @@ kind = "exact"
 how = ["两次实测的峰值之比", "two measured peaks"]
 [method.metrics]
 boundary_ratio = ["", "重边界：设了检查点 / 不设", "heavy boundary: with checkpoints over without"]
-outside_ratio = ["", "外部引用：设了检查点 / 不设", "held outside: with checkpoints over without"]
-arguments_ratio = ["", "大参数：设了检查点 / 不设", "large arguments: with checkpoints over without"]
+outside_ratio = ["", "段外引用：设了检查点 / 不设", "references outside: with checkpoints over without"]
+arguments_ratio = ["", "大入参：设了检查点 / 不设", "large arguments: with checkpoints over without"]
 remainder_ratio = ["", "余数：设了检查点 / 不设", "remainder: with checkpoints over without"]
 double_backward_ratio = ["", "二阶求导：分段 / 不设检查点", "double backward: segments over none"]
 logits_ratio = ["", "词表很大：分段 / 不设检查点", "large vocabulary: segments over none"]
@@ -117,8 +117,8 @@ checkpointed = ["measured", "设了检查点", "with checkpoints"]
 fixed = ["measured", "改过之后", "fixed"]
 [figure.causes.places]
 boundary = ["重边界", "heavy boundary"]
-outside = ["外部引用", "held outside"]
-arguments = ["大参数", "large arguments"]
+outside = ["段外引用", "references outside"]
+arguments = ["大入参", "large arguments"]
 remainder = ["余数", "remainder"]
 
 [figure.alive]
@@ -131,8 +131,8 @@ rebuilt = ["bar", "反向里重建的", "rebuilt in the backward"]
 flight = ["bar", "在途的梯度", "gradients in flight"]
 [figure.alive.places]
 boundary = ["重边界", "heavy boundary"]
-outside = ["外部引用", "held outside"]
-arguments = ["大参数", "large arguments"]
+outside = ["段外引用", "references outside"]
+arguments = ["大入参", "large arguments"]
 remainder = ["余数", "remainder"]
 none = ["不设", "none"]
 checkpointed = ["设检查点", "checkpoints"]
