@@ -203,7 +203,7 @@ title = [
   "{shown} 层的链，只留输入与 {few} 个槽：哪一层何时运行",
   "A chain of {shown} layers, the input alone and {few} slots: which layer runs when",
 ]
-x = {label = ["第几次层前向", "layer forward"]}
+x = {label = ["第几次单层前向", "layer run"]}
 y = {label = ["层与槽", "layers and slots"]}
 [figure.schedule.series]
 stored = ["bar", "槽里存着的激活", "activation in a slot"]
