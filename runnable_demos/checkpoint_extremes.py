@@ -36,6 +36,7 @@ The result
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -45,8 +46,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.stacks import (
     Forward,
@@ -195,6 +197,23 @@ y = {label = ["每层的前向次数", "forwards of a layer"], scale = "log2"}
 [figure.forwards.series]
 theory = ["theory", "二项式公式", "binomial formula"]
 executed = ["measured", "执行计数", "executed and counted"]
+
+[figure.schedule]
+title = [
+  "{shown} 层的链，只留输入与 {few} 个槽：哪一层何时运行",
+  "A chain of {shown} layers, the input alone and {few} slots: which layer runs when",
+]
+x = {label = ["第几次单层前向", "layer run"]}
+y = {label = ["层与槽", "layers and slots"]}
+[figure.schedule.series]
+stored = ["bar", "槽里存着的激活", "activation in a slot"]
+advance = ["bar", "推进：只跑不记", "advance: run, keep nothing"]
+tape = ["bar", "求导：带记录地跑，立刻反向", "tape: run with records, differentiate"]
+[figure.schedule.places]
+one = ["只留输入", "input alone"]
+slot1 = ["三槽之 1", "slot 1 of 3"]
+slot2 = ["三槽之 2", "slot 2 of 3"]
+slot3 = ["三槽之 3", "slot 3 of 3"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -339,6 +358,86 @@ def revolve(layers: Sequence[nn.Module], z: Tensor, weight: Tensor, s: int) -> R
     return Run(reversal.advanced + reversal.taped, live.peak, kept)
 
 
+SHOWN, FEW = 8, 3
+"""Layers and slots of the schedule that is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """``x_index`` is in a slot from before action ``born`` until within action ``gone - 1``."""
+
+    index: int
+    born: int
+    gone: int
+
+
+class Watched(nn.Module):
+    """A layer that notes in ``log`` whether it advances or is taped."""
+
+    def __init__(self, number: int, layer: nn.Module, log: list[tuple[str, int]]) -> None:
+        super().__init__()
+        self.number, self.layer, self.log = number, layer, log
+
+    def forward(self, x: Tensor) -> Tensor:
+        """That of the layer."""
+        self.log.append(("tape" if torch.is_grad_enabled() else "advance", self.number))
+        y: Tensor = self.layer(x)
+        return y
+
+
+class Traced(Reversal):
+    """A reversal that notes each run of a layer, and how long the storage in each slot is alive."""
+
+    def __init__(self, layers: Sequence[nn.Module], weight: Tensor) -> None:
+        self.log: list[tuple[str, int]] = []
+        self.stays: list[Stay] = []
+        watched = [Watched(number, layer, self.log) for number, layer in enumerate(layers, start=1)]
+        super().__init__(watched, weight)
+
+    def reverse(self, x: Tensor, start: int, stop: int, s: int) -> None:
+        """Follow what is stored; then as any reversal."""
+        born = len(self.log)
+
+        def end() -> None:
+            self.stays.append(Stay(start, born, len(self.log)))
+
+        weakref.finalize(x.untyped_storage(), end)
+        super().reverse(x, start, stop, s)
+
+
+def traced(s: int, shape: Sequence[int], device: str) -> Traced:
+    """The schedule of a short chain with ``s`` slots, executed."""
+    layers = [Layer(shape[-1]).to(device) for _ in range(SHOWN)]
+    zero_gradients(layers)
+    trace = Traced(layers, torch.ones(*shape, device=device))
+    trace.reverse(torch.ones(*shape, device=device), 0, SHOWN, s)
+    return trace
+
+
+def spans(trace: Traced, slots: int, first: int) -> list[Span]:
+    """Rows of slots from ``first`` on, each activation in the lowest that is free; below, the layers."""
+    found: list[Span] = []
+    free = [0] * slots  # when each slot is free again
+    for stay in sorted(trace.stays, key=lambda stay: stay.born):
+        slot = next(i for i, until in enumerate(free) if until <= stay.born)
+        free[slot] = stay.gone
+        found.append(Span(first + slot, "stored", stay.born, stay.gone, f"x{stay.index}"))
+    for t, (kind, layer) in enumerate(trace.log):
+        found.append(Span(first + slots + layer - 1, kind, t, t + 1))
+    return found
+
+
+def draw_schedule(shape: Sequence[int], device: str, found: Mechanisms) -> None:
+    """One slot, and below it a few, over the same axis of layer forwards."""
+    numbers = range(1, SHOWN + 1)
+    parts = [
+        *spans(traced(1, shape, device), 1, 0),
+        *spans(traced(FEW, shape, device), FEW, 1 + SHOWN),
+    ]
+    slots = [f"slot{i}" for i in range(1, FEW + 1)]
+    found.lanes("schedule", parts, rows=["one", *numbers, *slots, *numbers])
+
+
 class Counted(nn.Module):
     """A layer that tells each of its runs."""
 
@@ -437,7 +536,7 @@ def slots_to_try(layers: int, example: int) -> list[int]:
 def run(config: Config, progress: Progress) -> Result:
     """Execute all, and compare."""
     L, s, device = config.layers, min(config.slots, config.layers), config.device
-    found = Findings(MEASURES, config, s=s)
+    found = Mechanisms(MEASURES, config, s=s, shown=SHOWN, few=FEW)
     a = config.batch * config.width * 4  # bytes of one layer's output
     shape = (config.batch, config.width)
     layers = [Layer(config.width).to(device) for _ in range(L)]
@@ -509,5 +608,6 @@ def run(config: Config, progress: Progress) -> Result:
     theory = [(r[c] * L - beta(c + 1, r[c] - 1) + L) / L for c in runs]
     counts = [run.forwards / L for run in runs.values()]
     found.draw("forwards", Line("theory", list(runs), theory), Line("executed", list(runs), counts))
+    draw_schedule(shape, device, found)
     progress(1.0, "done")
     return found.result()

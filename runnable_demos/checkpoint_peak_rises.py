@@ -26,18 +26,19 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, UntypedStorage, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from runnable_demos.lab.findings import Findings, Line
-from runnable_demos.lab.measure import LiveMemory
+from runnable_demos.lab.findings import Line
+from runnable_demos.lab.measure import Category, LiveMemory
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.stacks import (
     HalfLayer,
@@ -71,16 +72,16 @@ boundary_mended = [
   "重边界：{segment} 层一段",
   "heavy boundary: segments of {segment}",
 ]
-outside_none = ["", "外部引用：不设检查点", "held outside: no checkpoints"]
+outside_none = ["", "段外引用：不设检查点", "references outside: no checkpoints"]
 outside_checkpointed = [
   "",
-  "外部引用：{segment} 层一段",
-  "held outside: segments of {segment}",
+  "段外引用：{segment} 层一段",
+  "references outside: segments of {segment}",
 ]
-outside_mended = ["", "外部引用：不留中间输出", "held outside: no state kept"]
-arguments_none = ["", "大参数：不设检查点", "large arguments: no checkpoints"]
-arguments_checkpointed = ["", "大参数：由参数传入", "large arguments: passed in"]
-arguments_mended = ["", "大参数：在段内生成", "large arguments: made inside"]
+outside_mended = ["", "段外引用：不留中间输出", "references outside: no state kept"]
+arguments_none = ["", "大入参：不设检查点", "large arguments: no checkpoints"]
+arguments_checkpointed = ["", "大入参：由入参传入", "large arguments: passed in"]
+arguments_mended = ["", "大入参：在段内生成", "large arguments: made inside"]
 remainder_none = ["", "余数：不设检查点", "remainder: no checkpoints"]
 remainder_checkpointed = [
   "",
@@ -88,7 +89,7 @@ remainder_checkpointed = [
   "remainder: checkpoint_sequential in {singles}",
 ]
 remainder_mended = ["", "余数：分 {even} 段", "remainder: in {even}"]
-outside_one = ["", "外部引用：整网一段", "held outside: one segment"]
+outside_one = ["", "段外引用：整网一段", "references outside: one segment"]
 remainder_one_more = [
   "",
   "余数：checkpoint_sequential 分 {one_more} 段",
@@ -100,8 +101,8 @@ kind = "exact"
 how = ["两次实测的峰值之比", "two measured peaks"]
 [method.metrics]
 boundary_ratio = ["", "重边界：设了检查点 / 不设", "heavy boundary: with checkpoints over without"]
-outside_ratio = ["", "外部引用：设了检查点 / 不设", "held outside: with checkpoints over without"]
-arguments_ratio = ["", "大参数：设了检查点 / 不设", "large arguments: with checkpoints over without"]
+outside_ratio = ["", "段外引用：设了检查点 / 不设", "references outside: with checkpoints over without"]
+arguments_ratio = ["", "大入参：设了检查点 / 不设", "large arguments: with checkpoints over without"]
 remainder_ratio = ["", "余数：设了检查点 / 不设", "remainder: with checkpoints over without"]
 double_backward_ratio = ["", "二阶求导：分段 / 不设检查点", "double backward: segments over none"]
 logits_ratio = ["", "词表很大：分段 / 不设检查点", "large vocabulary: segments over none"]
@@ -116,9 +117,27 @@ checkpointed = ["measured", "设了检查点", "with checkpoints"]
 fixed = ["measured", "改过之后", "fixed"]
 [figure.causes.places]
 boundary = ["重边界", "heavy boundary"]
-outside = ["外部引用", "held outside"]
-arguments = ["大参数", "large arguments"]
+outside = ["段外引用", "references outside"]
+arguments = ["大入参", "large arguments"]
 remainder = ["余数", "remainder"]
+
+[figure.alive]
+title = ["峰值那一刻，什么还存活", "What is alive at the moment of the peak"]
+x = {label = ["存活字节 / 一层输出", "live bytes / one layer's output"]}
+y = {label = ["原因", "cause"]}
+[figure.alive.series]
+kept = ["bar", "前向留下来的", "left by the forward"]
+rebuilt = ["bar", "反向里重建的", "rebuilt in the backward"]
+flight = ["bar", "在途的梯度", "gradients in flight"]
+[figure.alive.places]
+boundary = ["重边界", "heavy boundary"]
+outside = ["段外引用", "references outside"]
+arguments = ["大入参", "large arguments"]
+remainder = ["余数", "remainder"]
+none = ["不设", "none"]
+checkpointed = ["设检查点", "checkpoints"]
+one = ["整网一段", "one segment"]
+fixed = ["改过之后", "fixed"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -143,6 +162,41 @@ PRESETS = {
 safe = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
 
 
+class Origins(LiveMemory):
+    """Live memory that tells what a recomputation makes from what the forward has left.
+
+    These steps register no inputs: what is made with grad mode on, once the backward has begun,
+    goes by that category.
+    """
+
+    begun = False
+
+    def _follow(self, tree: object, known: Container[int] = ()) -> None:
+        self.begun |= not torch.is_grad_enabled()
+        super()._follow(tree, known)
+
+    def _add(self, storage: UntypedStorage, category: Category) -> None:
+        super()._add(storage, "inputs" if self.begun and category == "activations" else category)
+
+    def at_peak_by_origin(self) -> dict[str, int]:
+        """The bytes at the peak: left by the forward, rebuilt, gradients in flight."""
+        parts = self.at_peak
+        return {
+            "kept": parts["activations"],
+            "rebuilt": parts["inputs"],
+            "flight": parts["other"],
+        }
+
+
+Watch = Callable[[str], LiveMemory]
+"""A fresh meter for one way of doing a step."""
+
+
+def unwatched(_: str) -> LiveMemory:
+    """Of which nobody asks more than the peak."""
+    return LiveMemory()
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """Bytes at the peak: without checkpoints, with them, and with the fix."""
@@ -152,14 +206,20 @@ class Case:
     fixed: int
 
 
-def peak_of(layers: Sequence[nn.Module], config: Config, step: Callable[[Tensor], None]) -> int:
+def peak_of(
+    layers: Sequence[nn.Module],
+    config: Config,
+    step: Callable[[Tensor], None],
+    live: LiveMemory | None = None,
+) -> int:
     """Live peak of ``step``, which gets a computed input that nothing else holds."""
     for layer in layers:
         for p in layer.parameters():
             p.grad = torch.zeros_like(p)  # a step after the first: gradients have their place
     z = draw_input((config.batch, config.width), config.device)
     z.grad = torch.zeros_like(z)
-    with LiveMemory() as live:
+    live = live or LiveMemory()
+    with live:
         step(z * 1.0)
     return live.peak
 
@@ -167,17 +227,22 @@ def peak_of(layers: Sequence[nn.Module], config: Config, step: Callable[[Tensor]
 # --- what raises the peak ------------------------------------------------------------------------
 
 
-def heavy_boundary(config: Config) -> Case:
+def heavy_boundary(config: Config, watch: Watch = unwatched) -> Case:
     """An fp32 residual stream around bf16 layers; the fix is longer segments."""
     layers = [HalfLayer(config.width).to(config.device) for _ in range(config.layers)]
     shape = (config.batch, config.width)
 
-    def peak(k: int) -> int:
-        forward = partial(run_segments, layers, equal_segments(config.layers, k))
-        return measure_step(forward, layers, shape, config.device).peak
+    def peak(way: str, forward: Callable[[Tensor], Tensor]) -> int:
+        return measure_step(forward, layers, shape, config.device, watch(way)).peak
 
-    none = measure_step(partial(run_layers, layers), layers, shape, config.device).peak
-    return Case(none, peak(1), peak(config.segment))
+    def segments(k: int) -> Callable[[Tensor], Tensor]:
+        return partial(run_segments, layers, equal_segments(config.layers, k))
+
+    return Case(
+        peak("none", partial(run_layers, layers)),
+        peak("checkpointed", segments(1)),
+        peak("fixed", segments(config.segment)),
+    )
 
 
 def hidden_states(layers: Sequence[nn.Module], x: Tensor) -> list[Tensor]:
@@ -189,7 +254,7 @@ def hidden_states(layers: Sequence[nn.Module], x: Tensor) -> list[Tensor]:
     return states
 
 
-def held_outside(config: Config) -> tuple[Case, int]:
+def held_outside(config: Config, watch: Watch = unwatched) -> tuple[Case, int]:
     """The caller keeps every hidden state; the fix is to keep the last alone.
 
     Also returned is the peak with one segment around the stack.
@@ -210,14 +275,15 @@ def held_outside(config: Config) -> tuple[Case, int]:
         lengths = equal_segments(config.layers, config.segment)
         run_segments(layers, lengths, x).sum().backward()
 
-    def peak(k: int | None) -> int:
-        return peak_of(layers, config, partial(step, k))
+    def peak(way: str, k: int | None) -> int:
+        return peak_of(layers, config, partial(step, k), watch(way))
 
-    fixed = peak_of(layers, config, lean_step)
-    return Case(peak(None), peak(config.segment), fixed), peak(config.layers)
+    fixed = peak_of(layers, config, lean_step, watch("fixed"))
+    case = Case(peak("none", None), peak("checkpointed", config.segment), fixed)
+    return case, peak("one", config.layers)
 
 
-def large_arguments(config: Config) -> Case:
+def large_arguments(config: Config, watch: Watch = unwatched) -> Case:
     """Each layer adds a fresh tensor to its input; the fix is to make it inside."""
     layers = [nn.Linear(config.width, config.width) for _ in range(config.layers)]
     for layer in layers:
@@ -242,7 +308,7 @@ def large_arguments(config: Config) -> Case:
             stop = min(start + config.segment, config.layers)
             if way == "none":
                 x = made(start, stop, x)
-            elif way == "given":
+            elif way == "checkpointed":
                 x = safe(partial(given, start), x, *(offset(i) for i in range(start, stop)))
             else:
                 x = safe(partial(made, start, stop), x)
@@ -250,10 +316,14 @@ def large_arguments(config: Config) -> Case:
         del x
         loss.backward()
 
-    return Case(*(peak_of(layers, config, partial(step, way)) for way in ("none", "given", "made")))
+    none, given_, made_ = (
+        peak_of(layers, config, partial(step, way), watch(way))
+        for way in ("none", "checkpointed", "fixed")
+    )
+    return Case(none, given_, made_)
 
 
-def remainder(config: Config) -> tuple[Case, int]:
+def remainder(config: Config, watch: Watch = unwatched) -> tuple[Case, int]:
     """``checkpoint_sequential`` with more and more segments; the fix is a number that divides.
 
     ``checkpointed`` is half the layers and one more, so that chunks are single layers; also
@@ -263,17 +333,18 @@ def remainder(config: Config) -> tuple[Case, int]:
     stack = nn.Sequential(*layers)
     shape = (config.batch, config.width)
 
-    def peak(segments: int) -> int:
+    def peak(way: str, segments: int) -> int:
         def forward(x: Tensor) -> Any:
             return checkpoint_sequential(
                 stack, segments, x, use_reentrant=False, preserve_rng_state=False
             )
 
-        return measure_step(forward, layers, shape, config.device).peak
+        return measure_step(forward, layers, shape, config.device, watch(way)).peak
 
-    even = config.layers // config.segment
-    none = measure_step(partial(run_layers, layers), layers, shape, config.device).peak
-    return Case(none, peak(config.layers // 2 + 1), peak(even)), peak(even + 1)
+    even, plain = config.layers // config.segment, partial(run_layers, layers)
+    none = measure_step(plain, layers, shape, config.device, watch("none")).peak
+    case = Case(none, peak("checkpointed", config.layers // 2 + 1), peak("fixed", even))
+    return case, peak("one_more", even + 1)
 
 
 # --- what leaves it where it is ------------------------------------------------------------------
@@ -314,23 +385,54 @@ def large_logits(config: Config) -> tuple[int, int]:
     )
 
 
+SHOWN: dict[str, tuple[str, ...]] = {
+    "boundary": ("none", "checkpointed", "fixed"),
+    "outside": ("none", "checkpointed", "one", "fixed"),
+    "arguments": ("none", "checkpointed", "fixed"),
+    "remainder": ("none", "checkpointed", "fixed"),
+}
+"""The rows of the figure, cause by cause."""
+
+
+def draw_alive(lives: dict[tuple[str, str], Origins], a: int, found: Mechanisms) -> None:
+    """One bar for each way of each cause, made of what is alive at its peak."""
+    rows: list[str] = []
+    bars: list[Span] = []
+    for cause, ways in SHOWN.items():
+        rows.append(cause)
+        for way in ways:
+            at = 0.0
+            for kind, part in lives[cause, way].at_peak_by_origin().items():
+                if part:
+                    bars.append(Span(len(rows), kind, at, at + part / a))
+                    at += part / a
+            rows.append(way)
+    found.lanes("alive", bars, rows=rows)
+
+
 def run(config: Config, progress: Progress) -> Result:
     """Four causes with their fixes, and two reasons for a peak that stays."""
     L, k = config.layers, config.segment
-    found = Findings(MEASURES, config, singles=L // 2 + 1, even=L // k, one_more=L // k + 1)
+    found = Mechanisms(MEASURES, config, singles=L // 2 + 1, even=L // k, one_more=L // k + 1)
     a = config.batch * config.width * 4  # bytes of one layer's output
+
+    lives: dict[tuple[str, str], Origins] = {}
+
+    def watch(cause: str, way: str) -> LiveMemory:
+        lives[cause, way] = Origins()
+        return lives[cause, way]
 
     cases: dict[str, Case] = {}
     progress(0.0, "heavy boundary")
-    cases["boundary"] = heavy_boundary(config)
+    cases["boundary"] = heavy_boundary(config, partial(watch, "boundary"))
     progress(0.2, "held outside")
-    cases["outside"], outside_one = held_outside(config)
+    cases["outside"], outside_one = held_outside(config, partial(watch, "outside"))
     found["outside_one"] = outside_one / a
     found["plain_ratio"] = cases["outside"].fixed / cases["outside"].none
     progress(0.4, "large arguments")
-    cases["arguments"] = large_arguments(config)
+    cases["arguments"] = large_arguments(config, partial(watch, "arguments"))
     progress(0.5, "remainder")
-    cases["remainder"], one_more = remainder(config)
+    cases["remainder"], one_more = remainder(config, partial(watch, "remainder"))
     found["remainder_one_more"] = one_more / a
     for name, case in cases.items():
         found[f"{name}_none"] = case.none / a
@@ -351,5 +453,6 @@ def run(config: Config, progress: Progress) -> Result:
         Line("fixed", x, [case.fixed / case.none for case in cases.values()]),
         places=cases,
     )
+    draw_alive(lives, a, found)
     progress(1.0, "done")
     return found.result()

@@ -34,16 +34,19 @@ The result
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise, product
 from math import isqrt
 
+import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, UntypedStorage, nn
 
-from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.findings import Line
+from runnable_demos.lab.measure import Category, LiveMemory
+from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.stacks import (
     HalfLayer,
@@ -219,6 +222,21 @@ y = {label = ["存活字节 / 一层输出", "live bytes / one layer's output"]}
 [figure.balance.series]
 root = ["measured", "每 √L 层一段", "segments of √L"]
 unequal = ["measured", "递减分段", "decreasing segments"]
+
+[figure.levels]
+title = [
+  "反向处理每一段时，最满的一刻什么还存活",
+  "What is alive at the fullest moment of each segment's backward",
+]
+x = {label = ["存活字节 / 一层输出", "live bytes / one layer's output"]}
+y = {label = ["第几段", "segment"]}
+[figure.levels.series]
+kept = ["bar", "前向留下的边界", "boundaries left by the forward"]
+rebuilt = ["bar", "这一段重建的", "rebuilt in this segment"]
+flight = ["bar", "在途的梯度", "gradients in flight"]
+[figure.levels.places]
+root = ["等长", "equal"]
+unequal = ["递减", "decreasing"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -416,9 +434,78 @@ def segment_peaks(
     return tuple(highest)
 
 
+class Levels(LiveMemory):
+    """Live memory that keeps the fullest moment of each segment's backward, by origin.
+
+    These steps register no inputs: what a recomputation makes goes by that category.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = False  # the backward
+        self.segment = 0  # that was rebuilt last, from 1 on
+        self.fullest: dict[int, tuple[int, int, int]] = {}
+        """Bytes left by the forward, rebuilt, and of gradients in flight."""
+
+    def _follow(self, tree: object, known: Container[int] = ()) -> None:
+        self.begun |= not torch.is_grad_enabled()
+        super()._follow(tree, known)
+
+    def _add(self, storage: UntypedStorage, category: Category) -> None:
+        super()._add(storage, "inputs" if self.begun and category == "activations" else category)
+
+    def _event(self) -> None:
+        super()._event()
+        now = self.by_category
+        parts = (now["activations"], now["inputs"], now["other"])
+        if self.segment and sum(parts) > sum(self.fullest.get(self.segment, ())):
+            self.fullest[self.segment] = parts
+
+
+class Told(nn.Module):
+    """A layer that tells ``levels`` of which segment it is, when it runs again."""
+
+    def __init__(self, layer: nn.Module, segment: int, levels: Levels) -> None:
+        super().__init__()
+        self.layer, self.segment, self.levels = layer, segment, levels
+
+    def forward(self, x: Tensor) -> Tensor:
+        """That of the layer."""
+        if self.levels.begun:
+            self.levels.segment = self.segment
+        y: Tensor = self.layer(x)
+        return y
+
+
+def levels_of(
+    layers: Sequence[nn.Module], lengths: tuple[int, ...], shape: tuple[int, int], device: str
+) -> Levels:
+    """A step with segments of ``lengths``."""
+    levels = Levels()
+    numbers = [i for i, length in enumerate(lengths, 1) for _ in range(length)]
+    told = [Told(layer, i, levels) for layer, i in zip(layers, numbers, strict=True)]
+    measure_step(partial(run_segments, told, lengths), layers, shape, device, levels)
+    return levels
+
+
+def draw_levels(ways: Mapping[str, Levels], a: int, found: Mechanisms) -> None:
+    """A bar for each segment, one way of cutting below another."""
+    rows: list[str | int] = []
+    bars: list[Span] = []
+    for name, levels in ways.items():
+        rows.append(name)
+        for segment, parts in sorted(levels.fullest.items()):
+            ends = [part / a for part in accumulate(parts)]
+            starts = [0.0, *ends[:-1]]
+            kinds = ("kept", "rebuilt", "flight")
+            bars += [Span(len(rows), *bar) for bar in zip(kinds, starts, ends, strict=True)]
+            rows.append(segment)
+    found.lanes("levels", bars, rows=rows)
+
+
 def run(config: Config, progress: Progress) -> Result:
     """Equal layers of four weights; pyramids; the algorithm against brute force."""
-    found = Findings(MEASURES, config)
+    found = Mechanisms(MEASURES, config)
     L, device = config.layers, config.device
     shape = (config.batch, config.width)
     a = config.batch * config.width * 4  # bytes of one boundary
@@ -470,6 +557,9 @@ def run(config: Config, progress: Progress) -> Result:
         levels = segment_peaks(layers, lengths, shape, device)
         lines.append(Line(name, range(1, len(levels) + 1), levels))
     found.draw("balance", *lines)
+    cuts = {"root": equal_segments(L, isqrt(L)), "unequal": peaks["relu"].lengths}
+    ways = {name: levels_of(layers, lengths, shape, device) for name, lengths in cuts.items()}
+    draw_levels(ways, a, found)
 
     progress(0.95, "brute force")
     found["equals_brute_force"] = agrees_with_brute_force(config.cases, config.seed)

@@ -15,7 +15,9 @@ from torch.nn import functional as F
 
 from runnable_demos import checkpoint_extremes
 from runnable_demos.checkpoint_extremes import (
+    FEW,
     PRESETS,
+    SHOWN,
     Run,
     Thick,
     advances,
@@ -29,6 +31,7 @@ from runnable_demos.checkpoint_extremes import (
     run,
     run_segments,
 )
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Metric, Result
 from runnable_demos.models.stacks import Layer
 from tests.demos.tracker import Tracked, tracked_peak
@@ -294,3 +297,23 @@ def test_unequal_schedules_are_called_unequal(monkeypatch: pytest.MonkeyPatch) -
     verdicts = {name: value for name, value in found.items() if isinstance(value, bool)}
     assert len(verdicts) == 5
     assert not any(verdicts.values()), verdicts
+
+
+def test_the_schedule_drawn_is_one_that_a_chain_allows(result: Result) -> None:
+    """Each run starts from a slot or from the run before; each layer is taped once, the last first."""
+    figure = next(f for f in result.figures if f.name == "schedule")
+    assert isinstance(figure, Lanes)
+    first = 0
+    for slots in (1, FEW):
+        rows = range(first + slots, first + slots + SHOWN)
+        runs = {s.start: (s.kind, s.row - rows[0] + 1) for s in figure.spans if s.row in rows}
+        stays = [s for s in figure.spans if s.row in range(first, first + slots)]
+        assert sorted(runs) == list(range(len(runs)))
+        for t, (_, layer) in sorted(runs.items()):
+            stored = {s.label for s in stays if s.start <= t < s.end}
+            assert len(stored) <= slots
+            assert f"x{layer - 1}" in stored or runs.get(t - 1) == ("advance", layer - 1)
+        taped = [layer for _, (kind, layer) in sorted(runs.items()) if kind == "tape"]
+        assert taped == list(range(SHOWN, 0, -1))
+        assert len(runs) == SHOWN + fewest_advances(SHOWN, slots)
+        first = rows[-1] + 1

@@ -23,6 +23,7 @@ from runnable_demos.checkpoint_peak_rises import (
     remainder,
     run,
 )
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Metric, Result
 from tests.demos.tracker import tracked_peak, tracked_step
 
@@ -129,11 +130,13 @@ def tracked() -> tuple[dict[str, Case], dict[str, int]]:
         forward: Callable[[Tensor], Tensor],
         layers: Sequence[nn.Module],
         shape: Sequence[int],
-        _: str,
+        *_: object,
     ) -> SimpleNamespace:
         return SimpleNamespace(peak=tracked_peak(forward, layers, shape))
 
-    def peak_of(layers: Sequence[nn.Module], config: Config, step: Callable[[Tensor], None]) -> int:
+    def peak_of(
+        layers: Sequence[nn.Module], config: Config, step: Callable[[Tensor], None], *_: object
+    ) -> int:
         return tracked_step(step, layers, (config.batch, config.width))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -168,3 +171,50 @@ def test_every_peak_is_that_of_pytorchs_own_tracker(metrics: dict[str, Metric]) 
     assert metrics["double_backward_ratio"].value == ratio
     assert metrics["logits_ratio"].value == others["logits"] / others["logits_none"]
     assert metrics["plain_ratio"].value == causes["outside"].fixed / causes["outside"].none
+
+
+def test_the_bars_are_what_a_count_by_hand_finds_alive(result: Result) -> None:
+    """Left by the forward, rebuilt and in flight, in activations; small tensors aside."""
+    figure = next(f for f in result.figures if f.name == "alive")
+    assert isinstance(figure, Lanes)
+    rows = [category.name for category in figure.y.categories]
+    bars: dict[tuple[str, str], dict[str, int]] = {}
+    cause = ""
+    for number, name in enumerate(rows):
+        spans = [s for s in figure.spans if s.row == number]
+        if not spans:
+            cause = name
+            continue
+        bars[cause, name] = {s.kind: round(s.end - s.start) for s in spans}
+
+    def bar(*parts: int) -> dict[str, int]:
+        return dict(zip(("kept", "rebuilt", "flight"), parts, strict=True))
+
+    singles = L // 2  # checkpoint_sequential in L/2 + 1 chunks: the last has L/2 layers
+    segments = L // K
+    assert bars["outside", "none"] == {"kept": L + 1, "flight": 2}
+    # Held, the last ReLU's output is alive beside its rebuilt copy; dropped, the peak comes a layer later.
+    assert bars["outside", "checkpointed"] == bar(L + 1, K + 1, 1)
+    assert bars["outside", "one"]["kept"] == L + 1
+    assert bars["outside", "one"]["rebuilt"] >= L - 1
+    assert bars["outside", "fixed"] == bar(segments, K - 1, 2)
+    assert bars["arguments", "checkpointed"]["kept"] >= L + segments
+    assert bars["remainder", "none"] == {"kept": L + 1, "flight": 2}
+    assert bars["remainder", "checkpointed"] == {"kept": singles + L - singles + 1, "flight": 2}
+    assert bars["boundary", "checkpointed"]["kept"] == L
+
+
+def test_the_bars_end_at_the_peaks(result: Result, metrics: dict[str, Metric]) -> None:
+    """Nothing at the peak is left out."""
+    figure = next(f for f in result.figures if f.name == "alive")
+    assert isinstance(figure, Lanes)
+    ends = [
+        max(s.end for s in figure.spans if s.row == row)
+        for row in sorted({s.row for s in figure.spans})
+    ]
+    names = []
+    for cause in ("boundary", "outside", "arguments", "remainder"):
+        names += [f"{cause}_none", f"{cause}_checkpointed"]
+        names += ["outside_one"] if cause == "outside" else []
+        names.append(f"{cause}_mended")
+    assert ends == pytest.approx([metrics[name].value for name in names], rel=1e-12)

@@ -24,6 +24,7 @@ from runnable_demos.checkpoint_weighted import (
     pyramid,
     run,
 )
+from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.lab.metrics import Metric, Result
 from runnable_demos.models.stacks import measure_step, run_layers, run_segments
 from tests.demos.tracker import tracked_peak
@@ -221,3 +222,21 @@ def test_a_worse_cut_and_a_wrong_forecast_are_found_out(monkeypatch: pytest.Monk
     )
     found = {m.name: m.value for m in run(CONFIG, lambda share, what: None).metrics}
     assert found["peaks_as_foretold"] is False
+
+
+def test_the_bars_are_boundaries_the_segment_and_two_in_flight(result: Result) -> None:
+    """Segment i of n_i layers: i boundaries, n_i rebuilt and two more; the last is fullest if all are equal."""
+    figure = next(f for f in result.figures if f.name == "levels")
+    assert isinstance(figure, Lanes)
+    rows = [category.name for category in figure.y.categories]
+    ways = {"root": (4, 4, 4, 4), "unequal": decreasing_segments(L, 1.0)}
+    assert rows == [
+        row for name, n in ways.items() for row in (name, *map(str, range(1, len(n) + 1)))
+    ]
+    row = 0
+    for lengths in ways.values():
+        for i, n in enumerate(lengths, 1):
+            bars = {s.kind: s.end - s.start for s in figure.spans if s.row == row + i}
+            assert bars["kept"] == pytest.approx(i, abs=0.01)
+            assert sum(bars.values()) == pytest.approx(i + n + 2, abs=0.01)
+        row += 1 + len(lengths)
