@@ -126,7 +126,7 @@ def test_json_says_what_stands_behind_the_numbers(base: Path) -> None:
     done = proofdeck("check", "--json", "--cards", "cards", cwd=base)
     found = json.loads(done.stdout)
     assert [each["code"] for each in found["problems"]] == ["bare-numeral"]
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert found["numbers"]["all"]["count"] == 55
     assert found["numbers"]["all"]["backed"] == round(52 / 55, 4)
     assert found["numbers"]["cards"]["rounding"] == {

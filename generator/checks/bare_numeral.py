@@ -9,7 +9,7 @@ from generator.evidence import numerals
 from generator.problems import Problem, Severity
 
 CODE = "bare-numeral"
-SEVERITY: Severity = "warning"
+SEVERITY: Severity = "error"
 SENTENCE = (
     "On a card in format 2 each number in prose and tables, beyond twenty in words too, is a link to what proves it: "
     "`claim:`, `wrong:`, `param:`, `fact:`, `calc:`, `source:` or `given:`; so is what inline math comes to behind its "
