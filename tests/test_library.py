@@ -260,6 +260,17 @@ def test_a_path_names_only_cards(base: Path, edit: Edit) -> None:
     assert spot(only(base, "dead-link")) == where
 
 
+def test_a_path_reads_what_a_card_stands_on_first(base: Path, edit: Edit) -> None:
+    """A step before its prerequisite is named where it stands; what is not on the path does not count."""
+    right = "cards: [rounding, float-bytes, kahan-sum, pairwise-sum]"
+    where = edit("modules.yml", right, "cards: [pairwise-sum, ⟦kahan-sum, rounding]")
+    problem = only(base, "path-order")
+    assert spot(problem) == where
+    assert "`sums-in-an-hour` reads `kahan-sum` before `rounding`" in problem.message
+    edit("modules.yml", "[pairwise-sum, kahan-sum, rounding]", "[rounding, kahan-sum]")
+    assert not check(base)
+
+
 def test_every_fault_of_the_base_comes_in_one_run(base: Path, edit: Edit) -> None:
     """Encoding, syntax, graph and claims are all reported at once, sorted."""
     edit("numerics/rounding.md", "related: [float-bytes]", "related: [nothing]")
