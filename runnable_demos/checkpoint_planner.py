@@ -544,18 +544,29 @@ def run(config: Config, progress: Progress) -> Result:
     found["equals_brute_force"] = agrees_with_brute_force(config.random_cases, config.seed)
     found["random_cases"] = config.random_cases
 
-    def line(name: str, costs: Iterable[Forecast]) -> Line:
-        points = [(cost.peak, cost.flops / step_without) for cost in costs]
-        return Line(name, [peak for peak, _ in points], [share for _, share in points])
+    costs = {
+        "forecast": [cost for _, cost in best],
+        "planned": real,
+        "uniform": list(by_length.values()),
+        "partitioner": partitioned,
+        "layerwise": layerwise,
+    }
+    found.draw("frontier", *(frontier_line(*each, step_without) for each in costs.items()))
+    draw_plans(n, best, profiles, found)
+    progress(1.0, "done")
+    return found.result()
 
-    found.draw(
-        "frontier",
-        line("forecast", (cost for _, cost in best)),
-        line("planned", real),
-        line("uniform", by_length.values()),
-        line("partitioner", partitioned),
-        line("layerwise", layerwise),
-    )
+
+def frontier_line(name: str, costs: Iterable[Forecast], step: int) -> Line:
+    """Peaks, and the FLOPs of recomputation over those of a ``step`` without."""
+    points = [(cost.peak, cost.flops / step) for cost in costs]
+    return Line(name, [peak for peak, _ in points], [share for _, share in points])
+
+
+def draw_plans(
+    n: int, best: Sequence[tuple[Plan, Forecast]], profiles: Profiles, found: Mechanisms
+) -> None:
+    """The planner's choice within each budget, then √N spacing and the plan with the lowest peak."""
     shown = [
         (percent, plan)
         for percent in BUDGETS
@@ -567,5 +578,3 @@ def run(config: Config, progress: Progress) -> Result:
         plan_spans([*(plan for _, plan in shown), *rows], profiles),
         rows=[*(percent for percent, _ in shown), "root", "leanest"],
     )
-    progress(1.0, "done")
-    return found.result()

@@ -28,8 +28,10 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -38,11 +40,12 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab.findings import Line
-from runnable_demos.lab.measure import LiveMemory, count_flops, saved_tensors
+from runnable_demos.lab.measure import LiveMemory, allocator_peak, count_flops, saved_tensors
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block
 
+GPU = 7
 TITLE: Text = {"zh": "激活卸载", "en": "Offloading activations"}
 QUESTION: Text = {
     "zh": "卸载激活要搬多少字节，省下多少，什么时候能藏在计算后面？",
@@ -174,6 +177,39 @@ step_everything = [
   "a step over its compute alone: everything, copies on streams of their own",
 ]
 
+[[method]]
+kind = "measured"
+only = "gpu"
+how = [
+  "{timed_blocks} 块，h = {timed_width}，s = {timed_length}，批为 1，bf16；主机内存锁页，拷贝与计算同一个流；一步的时间，{repeats} 次的中位数",
+  "{timed_blocks} blocks, h = {timed_width}, s = {timed_length}, batch 1, bf16; pinned memory on the host, copies on the stream of compute; time of a step, median of {repeats}",
+]
+[method.metrics]
+time_offload = ["", "与全部留下之比：全部卸载", "over keeping all: all offloaded"]
+time_checkpoint = ["", "与全部留下之比：逐块检查点", "over keeping all: each block checkpointed"]
+time_both = [
+  "",
+  "与全部留下之比：检查点，块输入卸载",
+  "over keeping all: checkpointed, block inputs offloaded",
+]
+
+[[method]]
+kind = "measured"
+only = "gpu"
+how = [
+  "同样的块；第二次运行的 torch.cuda.max_memory_allocated，减去运行前已分配的字节",
+  "the same blocks; torch.cuda.max_memory_allocated of a second run, less what was allocated before it",
+]
+[method.metrics]
+none_allocated = ["B", "一步分配的峰值：全部留下", "peak that a step allocates: all kept"]
+offload_allocated = ["B", "一步分配的峰值：全部卸载", "peak that a step allocates: all offloaded"]
+checkpoint_allocated = ["B", "一步分配的峰值：逐块检查点", "peak that a step allocates: each block checkpointed"]
+both_allocated = [
+  "B",
+  "一步分配的峰值：检查点，块输入卸载",
+  "peak that a step allocates: checkpointed, block inputs offloaded",
+]
+
 [figure.lanes]
 title = ["计算、搬出、搬回：藏住与没藏住", "Compute, copies out and copies back: hidden and not"]
 kind = "computed"
@@ -217,7 +253,7 @@ y = {label = ["FLOPs / 字节", "FLOPs / byte"], scale = "log10"}
 theory = ["theory", "块输入：12h + 2s", "block inputs: 12h + 2s"]
 inputs = ["measured", "只卸载块输入，实测", "block inputs, measured"]
 everything = ["measured", "全部卸载，实测", "everything, measured"]
-"""
+"""  # noqa: E501 - a method is said on one line
 
 
 @dataclass(frozen=True)
@@ -347,8 +383,10 @@ def block_input(config: Config, batch: int, width: int) -> Tensor:
     return x.requires_grad_()
 
 
-def cost(config: Config, *, checkpointed: bool, offloaded: int) -> Cost:
-    """A step in which the first ``offloaded`` blocks move what they save."""
+def stepping(
+    config: Config, *, checkpointed: bool, offloaded: int
+) -> tuple[nn.Module, Tensor, Offload, Callable[[], None]]:
+    """A stack, its input, what moves the first ``offloaded`` blocks' tensors, and a step of it all."""
     torch.manual_seed(config.seed)
     made = [Block(config.width, config.heads).to(torch.bfloat16) for _ in range(config.blocks)]
     model = nn.Sequential(*made).to(config.device)
@@ -361,6 +399,12 @@ def cost(config: Config, *, checkpointed: bool, offloaded: int) -> Cost:
         forward(made[offloaded:], y, checkpointed=checkpointed).sum().backward()
         x.grad = None
 
+    return model, x, offload, step
+
+
+def cost(config: Config, *, checkpointed: bool, offloaded: int) -> Cost:
+    """A step in which the first ``offloaded`` blocks move what they save."""
+    model, x, offload, step = stepping(config, checkpointed=checkpointed, offloaded=offloaded)
     with LiveMemory(model=model, inputs=x) as live:
         step()
     gradients = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
@@ -393,6 +437,40 @@ def intensity(config: Config, width: int, *, checkpointed: bool) -> float:
     with offload.hooks():
         forward([model], x, checkpointed=checkpointed)
     return count_flops(lambda: model(x)) / offload.out
+
+
+TIMED = Config(blocks=8, width=4096, batch=1, heads=32, length=4096)
+"""What a GPU is timed on: blocks that keep it busy."""
+REPEATS = 9
+
+
+def seconds(step: Callable[[], None]) -> float:
+    """Median time of a step on the GPU, after two that warm up."""
+    times: list[float] = []
+    for _ in range(2 + REPEATS):
+        torch.cuda.synchronize()
+        begin = perf_counter()
+        step()
+        torch.cuda.synchronize()
+        times.append(perf_counter() - begin)
+    return median(times[2:])
+
+
+def on_gpu(device: str, found: Mechanisms) -> None:
+    """What the GPU's allocator takes for a step each way, and its time over that of keeping all."""
+    config = replace(TIMED, device=device)
+    took: dict[str, float] = {}
+    for way, checkpointed, offloaded in (
+        ("none", False, 0),
+        ("offload", False, config.blocks),
+        ("checkpoint", True, 0),
+        ("both", True, config.blocks),
+    ):
+        *_, step = stepping(config, checkpointed=checkpointed, offloaded=offloaded)
+        found[f"{way}_allocated"] = allocator_peak(step)
+        took[way] = seconds(step)
+    for way in ("offload", "checkpoint", "both"):
+        found[f"time_{way}"] = took[way] / took["none"]
 
 
 # --- the schedule --------------------------------------------------------------------------------
@@ -485,7 +563,16 @@ def run(config: Config, progress: Progress) -> Result:
     """One step each way, then FLOPs against bytes over the width."""
     widths = [config.width, 2 * config.width, 4 * config.width]
     found = Mechanisms(
-        MEASURES, config, widest=widths[2], half_of_it=widths[1], bar=BAR, drawn=DRAWN
+        MEASURES,
+        config,
+        widest=widths[2],
+        half_of_it=widths[1],
+        bar=BAR,
+        drawn=DRAWN,
+        timed_blocks=TIMED.blocks,
+        timed_width=TIMED.width,
+        timed_length=TIMED.length,
+        repeats=REPEATS,
     )
     blocks = config.blocks
     ways = {  # whether blocks are checkpointed, and how many are offloaded
@@ -532,5 +619,7 @@ def run(config: Config, progress: Progress) -> Result:
         Line("everything", widths, all_saved),
     )
     draw_lanes(config, widths[2], found)
+    if config.device != "cpu":
+        on_gpu(config.device, found)
     progress(1.0, "done")
     return found.result()

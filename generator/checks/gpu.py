@@ -10,7 +10,7 @@ from generator.problems import Problem, Severity
 CODE = "gpu"
 SEVERITY: Severity = "error"
 SENTENCE = (
-    "A `gpu:` link names a metric that only a GPU's run tells (a time, what its allocator took), and says in words "
+    "A `gpu:` link names a metric that only a GPU's run tells (a time, what it allocated), and says in words "
     "that no record holds it; when one does, `proofdeck refresh` puts its number there."
 )
 NEVER_SILENT = "a number that nobody measured is not shown"

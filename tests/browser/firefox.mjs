@@ -59,7 +59,7 @@ async function card() {
     fence.remove();
     return { font, stretched, lines };
   });
-  await page.evaluate(() => [...document.querySelectorAll(".pd-claim")].find((claim) => claim.checkVisibility()).focus({ focusVisible: true }));
+  await page.evaluate(() => [...document.querySelectorAll(".pd-claim[data-verdict=proven]")].find((claim) => claim.checkVisibility()).focus({ focusVisible: true }));
   await page.waitForSelector(".pd-tip");
   found.card.tip = await page.$eval(".pd-tip", (tip) => tip.textContent.includes("proofdeck demo run") && tip.matches(":popover-open"));
   await page.keyboard.press("Escape");
