@@ -56,7 +56,7 @@ from runnable_demos.models.llama import (
     rotary,
 )
 
-GPU = 8
+GPU = 13
 TITLE: Text = {
     "zh": "现代块的激活：RMSNorm、SwiGLU、GQA",
     "en": "A modern block: RMSNorm, SwiGLU, GQA",

@@ -45,7 +45,7 @@ from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block
 
-GPU = 7
+GPU = 10
 TITLE: Text = {"zh": "激活卸载", "en": "Offloading activations"}
 QUESTION: Text = {
     "zh": "卸载激活要搬多少字节，省下多少，什么时候能藏在计算后面？",
