@@ -199,10 +199,6 @@ tile = ["measured", "E4M3，1×128", "E4M3, 1×128"]
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 GROUP = 128
 """Values that share a scale, along one dimension or both."""
-MILD, WILD = 2**8, 2**16
-"""Outliers in standard deviations."""
-OCTAVES = 24
-JUMP, HISTORY = 8, 16
 
 
 @dataclass(frozen=True)
@@ -214,6 +210,28 @@ class Config:
     inner: int = parameter(4096, {"zh": "乘积的内维 K", "en": "inner dimension K"}, 256, 16384)
     width: int = parameter(
         1024, {"zh": "Llama 块的宽度", "en": "width of the Llama block"}, 512, 4096
+    )
+    mild: int = parameter(
+        2**8,
+        {"zh": "不大的离群值，标准差的几倍", "en": "moderate outlier in standard deviations"},
+        4,
+        2**22,
+    )
+    wild: int = parameter(
+        2**16,
+        {"zh": "很大的离群值，标准差的几倍", "en": "large outlier in standard deviations"},
+        4,
+        2**22,
+    )
+    octaves: int = parameter(
+        24,
+        {"zh": "各行的尺度散布在几个二倍之内", "en": "doublings over which rows are spread"},
+        1,
+        60,
+    )
+    jump: int = parameter(8, {"zh": "突增几倍", "en": "factor of the jump"}, 2, 1024)
+    history: int = parameter(
+        16, {"zh": "amax 历史的步数", "en": "steps in the amax history"}, 1, 64
     )
     draws: int = parameter(8, {"zh": "随机矩阵的个数", "en": "random matrices"}, 2, 64)
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})
@@ -476,7 +494,7 @@ def formats(found: Mechanisms) -> None:
 def scales(config: Config, found: Mechanisms, draw: torch.Generator) -> None:
     """Outliers, ranges and products, over random matrices."""
     shape = (config.rows, config.columns)
-    outliers = [2**e for e in range(2, 23, 2)]
+    outliers = sorted({*(2**e for e in range(2, 23, 2)), config.mild, config.wild})
     curves: dict[str, list[list[float]]] = {n: [] for n in ("int8", "tensor", "block", "tile")}
     drops: dict[str, list[float]] = {n: [] for n in ("e4m3", "e5m2", "block", "tile")}
     products: dict[str, list[float]] = {n: [] for n in ("tensor", "blocks", "bf16")}
@@ -489,7 +507,7 @@ def scales(config: Config, found: Mechanisms, draw: torch.Generator) -> None:
         for name, curve in curves.items():
             curve.append([errors[name] for errors in each])
         order = torch.randperm(config.rows, generator=draw)
-        steep = torch.exp2(-OCTAVES * order / (config.rows - 1))
+        steep = torch.exp2(-config.octaves * order / (config.rows - 1))
         for name, share in flushed(torch.randn(shape, generator=draw) * steep[:, None]).items():
             drops[name].append(share)
         a, b = (torch.randn(GROUP, config.inner, generator=draw) for _ in range(2))
@@ -498,7 +516,7 @@ def scales(config: Config, found: Mechanisms, draw: torch.Generator) -> None:
         products["blocks"].append(off(product_blocks(a, b), true))
         rounded = (m.bfloat16().float() for m in (a, b))
         products["bf16"].append(off(F.linear(*rounded), true))
-    for level, size in (("mild", MILD), ("wild", WILD)):
+    for level, size in (("mild", config.mild), ("wild", config.wild)):
         for name in ("int8", "tensor", "block", "tile"):
             if (name, level) not in (("block", "mild"), ("int8", "wild")):
                 at = outliers.index(size)
@@ -524,9 +542,9 @@ def simulations(config: Config, found: Mechanisms) -> None:
         found[f"narrow_{name}"] = float(f"{off(narrow(a, b), true):.4g}")
         if name == "positive":
             found["promoted_positive"] = float(f"{off(narrow(a, b, GROUP), true):.4g}")
-    steps = [torch.randn(128, 128, generator=draw) for _ in range(2 + 2 * HISTORY)]
-    steps[1] = steps[1] * JUMP
-    errors, factors = delayed(steps, HISTORY)
+    steps = [torch.randn(128, 128, generator=draw) for _ in range(2 + 2 * config.history)]
+    steps[1] = steps[1] * config.jump
+    errors, factors = delayed(steps, config.history)
     found["jump_delayed"] = float(f"{errors[1]:.4g}")
     found["jump_current"] = float(f"{off(through(steps[1], (128, 128)), steps[1]):.4g}")
     found["after_delayed"] = float(f"{errors[2]:.4g}")
@@ -562,8 +580,7 @@ def on_gpu(config: Config, found: Mechanisms) -> None:
 
 def run(config: Config, progress: Progress) -> Result:
     """Formats, scales, sums, and the bytes that a layer and a block save."""
-    terms = {"mild": MILD, "wild": WILD, "octaves": OCTAVES, "jump": JUMP, "history": HISTORY}
-    found = Mechanisms(MEASURES, config, **terms)
+    found = Mechanisms(MEASURES, config)
     draw = torch.Generator().manual_seed(config.seed)
     torch.manual_seed(config.seed)
     formats(found)
