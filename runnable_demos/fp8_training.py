@@ -157,8 +157,8 @@ block_ratio = ["", "FP8 与 bf16 之比", "FP8 over bf16"]
 [[method]]
 kind = "measured"
 how = [
-  "torch._scaled_mm，K = {inner}，全为正的 FP8 数，与 fp64 比较；时间是 8192 阶方阵的中位数",
-  "torch._scaled_mm, K = {inner}, positive FP8 numbers, against fp64; times are medians over square matrices of 8,192",
+  "torch._scaled_mm，K = {inner}，全为正的 FP8 数，结果取 bf16，与 fp64 比较；时间是 8192 阶方阵的中位数",
+  "torch._scaled_mm, K = {inner}, positive FP8 numbers, bf16 out, against fp64; times are medians at 8,192²",
 ]
 only = "gpu"
 [method.metrics]
