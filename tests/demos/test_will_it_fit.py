@@ -70,7 +70,7 @@ def test_peaks_and_sums_are_those_counted_by_hand(result: Result) -> None:
         assert value(result, f"{name}_peak") == nbytes, name
         way, _, schedule = name.partition("_")
         assert foretold(SIZE, T, way, R, schedule == "checkpointed") == nbytes, name  # type: ignore[arg-type]
-    assert value(result, "runs_compared") == value(result, "runs_equal") == 6
+    assert value(result, "sums_hold") is True
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
