@@ -98,6 +98,7 @@ how = [
 allocated_over_requested = ["", "取整之后与申请的之比，峰值处", "rounded over requested, at the peak"]
 reserved_peak = ["B", "普通的两步之后，保留的", "reserved after two ordinary steps"]
 reserved_over_peak = ["", "保留的与峰值存活之比，普通的两步之后", "reserved over peak alive, after two ordinary steps"]
+reserved_over_peak_large = ["", "同上，录下的大小都乘 64", "the same, with all recorded sizes times 64"]
 reserved_over_between = ["", "两步之间：保留的与存活的之比", "between steps: reserved over alive"]
 kept_after_empty = ["", "两步之间清空缓存：还保留的与存活的之比", "cache emptied between steps: still reserved over alive"]
 reserved_after_long = ["", "长批之后再走一步普通的批：保留的与长批之前之比", "an ordinary step after the long one: reserved over that before"]
@@ -135,12 +136,12 @@ class Config:
     layers: int = parameter(4, {"zh": "块数", "en": "blocks"}, 1, 64)
     width: int = parameter(192, {"zh": "宽度", "en": "width"}, 16, 4096)
     rows: int = parameter(768, {"zh": "普通批的行数", "en": "rows of the ordinary batch"}, 8, 65536)
-    long_rows: int = parameter(1152, {"zh": "长批的行数", "en": "rows of the long batch"}, 8, 65536)
+    long_rows: int = parameter(1536, {"zh": "长批的行数", "en": "rows of the long batch"}, 8, 65536)
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
 
-PRESETS = {"small": Config(layers=2, width=64, rows=256, long_rows=384), "full": Config()}
+PRESETS = {"small": Config(layers=2, width=64, rows=256, long_rows=512), "full": Config()}
 
 
 class Network(nn.Module):
@@ -420,6 +421,10 @@ def replay(events: list[tuple[int, int]]) -> Reading:
     return reading
 
 
+LARGER = 64
+"""By how much the recorded sizes are multiplied, so that segments are small beside them."""
+
+
 def unused(cache: Cache) -> int:
     """Bytes of the segments of which nothing is in use."""
     return sum(b.size for b in cache.blocks if b.free and len(b.neighbours) == 1)
@@ -428,7 +433,8 @@ def unused(cache: Cache) -> int:
 def reserve(config: Config, found: Findings) -> None:
     """Two steps, a long one, an ordinary one, the end: what would be allocated and reserved."""
     profiler = record(config, ("batch", "batch", "long", "batch"), stacks=False)
-    told = replay(allocations(profiler))
+    events = allocations(profiler)
+    told = replay(events)
     two, last = (
         told.marks[2] - 1,
         told.marks[4] - 1,
@@ -438,6 +444,9 @@ def reserve(config: Config, found: Findings) -> None:
     found["allocated_over_requested"] = told.allocated[at] / peak
     found["reserved_peak"] = told.reserved[two]
     found["reserved_over_peak"] = told.reserved[two] / max(told.allocated[: two + 1])
+    scaled = [(size if abs(size) == MARK else LARGER * size, at) for size, at in events]
+    large = replay(scaled)
+    found["reserved_over_peak_large"] = large.reserved[two] / max(large.allocated[: two + 1])
     found["reserved_over_between"] = told.reserved[two] / told.allocated[two]
     found["kept_after_empty"] = told.kept[2] / told.allocated[two]
     found["reserved_after_long"] = told.reserved[last] / told.reserved[two]

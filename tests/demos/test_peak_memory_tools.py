@@ -169,6 +169,9 @@ def test_what_would_be_reserved(result: Result, events: list[tuple[int, int]]) -
     two, four = told.marks[2] - 1, told.marks[4] - 1
     assert value(result, "reserved_peak") == reserved[two]
     assert value(result, "reserved_over_peak") == reserved[two] / max(allocated[: two + 1])
+    larger = [(size if abs(size) == MARK else 64 * size, at) for size, at in events]
+    wide, kept_wide, _ = by_hand(larger)
+    assert value(result, "reserved_over_peak_large") == kept_wide[two] / max(wide[: two + 1])
     assert value(result, "reserved_over_between") == reserved[two] / allocated[two]
     assert value(result, "kept_after_empty") == kept[2] / allocated[two]
     assert value(result, "reserved_after_long") == reserved[four] / reserved[two]
