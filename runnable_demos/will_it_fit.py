@@ -41,10 +41,10 @@ from runnable_demos.lab.measure import (
     CATEGORIES,
     Category,
     LiveMemory,
-    fake,
     saved_tensors,
     storage_bytes,
 )
+from runnable_demos.lab.measure import fake as shapes_alone
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.llama import DEFAULT, LLAMA_7B, Llama, LlamaBlock, Size, rotary
 
@@ -363,7 +363,7 @@ def tell_parameters(trainer: Trainer, tokens: Tensor, found: Findings) -> None:
 
 def layer_saved(way: Way) -> int:
     """What a layer of Llama 2 7B keeps for its backward, with 4,096 tokens; on fake tensors."""
-    with fake():
+    with shapes_alone():
         block = LlamaBlock(LLAMA_7B, DEFAULT)
         if way != "full":
             block.requires_grad_(False)
