@@ -113,7 +113,7 @@ nf4_bytes_per_param = ["B/param", "bitsandbytes 的 NF4 加双重量化，一个
 [[method]]
 kind = "exact"
 how = [
-  "Llama 2 7B 的一层，秩 16 的适配器挂在全部七个矩阵上；为反向保存的字节，与全参的一层之比；fake 张量，bf16",
+  "Llama 2 7B 的一层，秩 16 的旁路挂在全部七个矩阵上；为反向保存的字节，与全参的一层之比；fake 张量，bf16",
   "a layer of Llama 2 7B with adapters of rank 16 on all seven matrices: bytes saved for the backward over those of full fine-tuning; fake tensors, bf16",
 ]
 [method.metrics]
@@ -142,7 +142,7 @@ class Config:
     heads: int = parameter(4, {"zh": "头数 a", "en": "heads a"}, 1, 64)
     vocabulary: int = parameter(500, {"zh": "词表 V", "en": "vocabulary V"}, 16, 50000)
     tokens: int = parameter(64, {"zh": "token 数 T", "en": "tokens T"}, 8, 4096)
-    rank: int = parameter(2, {"zh": "适配器的秩 r", "en": "rank of the adapters r"}, 1, 256)
+    rank: int = parameter(2, {"zh": "旁路的秩 r", "en": "rank of the adapters r"}, 1, 256)
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
