@@ -91,11 +91,11 @@ snapshot_gelu = ["", "其中分配栈里有 gelu 的占多少字节", "share of 
 [[method]]
 kind = "computed"
 how = [
-  "把 CPU 上录下的分配与释放交给 CUDA 缓存分配器的规则模拟（512 B 取整，2 MiB 与 20 MiB 的段，最佳适配，释放不归还）",
+  "把 CPU 上录下的分配与释放交给 CUDA 缓存分配器的规则模拟（512 B 取整，2 MiB 与 20 MiB 的 segment，最佳适配，释放不归还）",
   "allocations recorded on the CPU put through the rules of the CUDA caching allocator (rounded to 512 B, segments of 2 and 20 MiB, best fit, nothing given back when freed)",
 ]
 [method.metrics]
-allocated_over_requested = ["", "取整之后与申请的之比，峰值处", "rounded over requested, at the peak"]
+allocated_over_requested = ["", "分配的与申请的之比（取整，没切的余量），峰值处", "allocated over requested (rounding, unsplit remainders), at the peak"]
 reserved_peak = ["B", "普通的两步之后，保留的", "reserved after two ordinary steps"]
 reserved_over_peak = ["", "保留的与峰值存活之比，普通的两步之后", "reserved over peak alive, after two ordinary steps"]
 reserved_over_peak_large = ["", "同上，录下的大小都乘 64", "the same, with all recorded sizes times 64"]
