@@ -315,7 +315,7 @@ class Ring(torch.autograd.Function):
             mask = visible(where[rank], where[owner], causal=causal).to(q.device)
             watch.hops.append((owner, int(mask.sum())))
             if mask.any():
-                o, lse = merge(o, lse, *block(q, *kv, mask))
+                o, lse = merge(o, lse, *block(q, kv[0], kv[1], mask))
             arriving = pass_on(kv) if hop < N - 1 else kv
             watch.buffers = max(watch.buffers, storage_bytes([k, v, kv, arriving]))
             kv = arriving
@@ -335,7 +335,7 @@ class Ring(torch.autograd.Function):
         for hop in range(N):
             mask = visible(where[rank], where[(rank - hop) % N], causal=ctx.causal).to(q.device)
             if mask.any():
-                more = block_backward(q, *kv, mask, lse, dO, D)
+                more = block_backward(q, kv[0], kv[1], mask, lse, dO, D)
                 dQ += more[0]
                 dkv = [x + y for x, y in zip(dkv, more[1:], strict=True)]
             if N > 1:  # gradients go one hop further, home
@@ -377,7 +377,7 @@ class Gathered(torch.autograd.Function):
         """As ``Ring``."""
         whole = gather(k), gather(v)
         watch.buffers = storage_bytes([k, v, whole])
-        o, lse = block(q, *whole, mask)
+        o, lse = block(q, whole[0], whole[1], mask)
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.mask = mask
         return o
@@ -437,9 +437,9 @@ def ulysses(q: Tensor, k: Tensor, v: Tensor, s: int, *, causal: bool) -> Tensor:
 
 def compare(forward: Any, given: Sequence[Tensor], at: Tensor, *, causal: bool) -> dict[str, Any]:
     """Run one way on the tokens ``at``; its errors, messages and saved bytes."""
-    whole = [x.detach().requires_grad_() for x in given[:3]]
+    q, k, v = (x.detach().requires_grad_() for x in given[:3])
     expected = F.scaled_dot_product_attention(
-        *(x[None] for x in whole), is_causal=causal, enable_gqa=True
+        q[None], k[None], v[None], is_causal=causal, enable_gqa=True
     )[0]
     (expected * given[3]).sum().backward()
     mine = [x.detach()[:, at].contiguous().requires_grad_() for x in given[:3]]
@@ -447,11 +447,15 @@ def compare(forward: Any, given: Sequence[Tensor], at: Tensor, *, causal: bool) 
         o = forward(*mine)
     with collectives.Collectives() as back:
         o.backward(given[3][:, at])
-    truth = [expected, *(x.grad for x in whole)]
-    found = [o.detach(), *(x.grad for x in mine)]
+    truth = expected, *(x.grad for x in (q, k, v))
+    found = o.detach(), *(x.grad for x in mine)
+    errors = []
+    for x, t in zip(found, truth, strict=True):
+        assert x is not None and t is not None
+        errors.append(relative(x, t[:, at]))
     calls = [[[call.kind, call.nbytes] for call in mode.calls] for mode in (there, back)]
     return {
-        "error": max(relative(x, t[:, at]) for x, t in zip(found, truth, strict=True)),  # type: ignore[index, arg-type]
+        "error": max(errors),
         "calls": calls,
         "saved": saved.bytes,
     }

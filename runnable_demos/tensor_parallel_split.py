@@ -35,13 +35,6 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.debug import CommDebugMode
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
 
 from runnable_demos.lab import collectives, ranks
 from runnable_demos.lab.errors import relative
@@ -414,7 +407,8 @@ class Given:
 
         def draw(*shape: int) -> Tensor:
             x = torch.randn(*shape, generator=generator, dtype=torch.float64) / shape[-1] ** 0.5
-            return x.to(config.device).requires_grad_()
+            leaf: Tensor = x.to(config.device).requires_grad_()
+            return leaf
 
         s, h, d = config.tokens, config.width, config.width // config.heads
         self.x, self.A, self.B = draw(s, h), draw(4 * h, h), draw(h, 4 * h)
@@ -532,6 +526,14 @@ def mistakes(given: Given) -> ranks.Report:
 
 def library(given: Given, device: str) -> ranks.Report:
     """PyTorch's own tensor parallelism of the same MLP: collectives of forward and backward."""
+    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415 - slow
+    from torch.distributed.tensor.debug import CommDebugMode  # noqa: PLC0415
+    from torch.distributed.tensor.parallel import (  # noqa: PLC0415
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
     mesh = init_device_mesh(device, (dist.get_world_size(),))
     h = given.x.shape[1]
     module = nn.Sequential(nn.Linear(h, 4 * h), nn.GELU(), nn.Linear(4 * h, h)).double().to(device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -120,7 +120,7 @@ def test_mistakes_are_seen(result: Result) -> None:
     assert value(result, "zigzag_is_torch") is True
     assert value(result, "local_positions_differ") is True
     held = [[p for p in range(S) if owner("zigzag", p, N, S) == r] for r in range(N)]
-    right = sum((b == a + 1) for row in held for a, b in zip(row, row[1:], strict=False))
+    right = sum((b == a + 1) for row in held for a, b in pairwise(row))
     assert value(result, "late_shift_wrong") == S - 1 - right  # the last token needs no label
 
 
