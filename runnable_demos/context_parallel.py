@@ -99,7 +99,7 @@ how = [
 ring_saved_share = ["", "环：每个进程保存的", "ring: saved on a rank"]
 gather_saved_share = [
   "",
-  "all-gather（反向再收集一次）：每个进程保存的",
+  "all-gather（反向再做一次）：每个进程保存的",
   "all-gather, gathered again: saved on a rank",
 ]
 ulysses_saved_share = ["", "Ulysses：每个进程保存的", "Ulysses: saved on a rank"]
