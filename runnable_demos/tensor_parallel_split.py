@@ -150,7 +150,10 @@ row_column_saved = [
 
 [[method]]
 kind = "exact"
-how = ["每个进程持有的参数个数", "parameters that a rank holds"]
+how = [
+  "每个进程持有的参数个数，四种次序里最多的；键值头的份数由全部进程相加",
+  "parameters that a rank holds, the most of all orders; copies of key-value heads are added up over all ranks",
+]
 [method.metrics]
 parameter_share = ["", "MLP：一个进程的参数是完整的几成", "MLP: a rank's parameters over all of them"]
 kv_copies = [
@@ -162,8 +165,8 @@ kv_copies = [
 [[method]]
 kind = "bounded"
 how = [
-  "fp64，与不切的模块比较：输出、输入的梯度与全部权重的梯度，四种次序、SwiGLU 与注意力",
-  "fp64, against the module in one piece: output, input's and weights' gradients, of all orders, SwiGLU and attention",
+  "fp64，与不切的模块比较：输出、输入的梯度与全部权重的梯度，四种次序与注意力",
+  "fp64, against the module in one piece: output, input's and weights' gradients, of all orders and attention",
 ]
 bound = 1e-12
 reason = [
@@ -453,7 +456,7 @@ def orders(given: Given) -> ranks.Report:
     gelu = F.gelu(hidden)
     whole = F.linear(gelu, given.B)
     truth = [whole.detach(), *gradients(whole, [given.x, given.A, given.B])]
-    report: ranks.Report = {"errors": [], "calls": {}, "saved": {}, "steps": {}}
+    report: ranks.Report = {"errors": [], "calls": {}, "saved": {}, "steps": {}, "parameters": []}
     for order, (first, second, *_) in ORDERS.items():
         x, A, B = given.x.detach().requires_grad_(), part(given.A, first), part(given.B, second)
         seen: list[Tensor] = []
@@ -470,7 +473,7 @@ def orders(given: Given) -> ranks.Report:
         report["steps"][order] = [
             [state(held, t.detach()), *held.shape] for held, t in zip(seen, steps, strict=True)
         ]
-        report["parameters"] = (A.numel() + B.numel()) / (given.A.numel() + given.B.numel())
+        report["parameters"].append((A.numel() + B.numel()) / (given.A.numel() + given.B.numel()))
     with saved_tensors([given.A, given.B]) as saved:
         F.linear(F.gelu(F.linear(given.x, given.A)), given.B)
     report["saved"]["whole"] = saved.bytes // given.x.element_size()
@@ -499,8 +502,7 @@ def attention(given: Given, d: int, kv_heads: int) -> ranks.Report:
     return {
         "calls": run_["calls"],
         "errors": [relative(a, b.detach()) for a, b in pairs],
-        "copies": sum(dist.get_world_size() * w.numel() for w in kv)
-        / sum(w.numel() for w in given.kv[kv_heads]),
+        "copies": sum(w.numel() for w in kv) / sum(w.numel() for w in given.kv[kv_heads]),
         "unsummed": relative(alone, truth[3].chunk(t // copies)[own]) > 0.01,
     }
 
@@ -567,21 +569,24 @@ def run(config: Config, progress: Progress) -> Result:
     found = Mechanisms(MEASURES, config)
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.tensor_parallel_split", config.ranks, asdict(config))
-    report, sh = reports[0], config.tokens * config.width
+    sh = config.tokens * config.width
 
-    for sublayer in ("mlp", "attention"):
-        calls = report[sublayer]["calls"]
-        calls = calls["column_row"] if sublayer == "mlp" else calls
+    split = {
+        "mlp": [r["mlp"]["calls"]["column_row"] for r in reports],
+        "attention": [r["attention"]["calls"] for r in reports],
+    }
+    for sublayer, calls in split.items():
         for way in ("forward", "backward"):
-            assert all(kind == "all_reduce" for kind, _ in calls[way])
-            found[f"{sublayer}_{way}"] = len(calls[way])
+            assert all(kind == "all_reduce" for each in calls for kind, _ in each[way])
+            found[f"{sublayer}_{way}"] = max(len(each[way]) for each in calls)
     found["torch_forward"] = max(r["torch"]["forward"] for r in reports)
     found["torch_backward"] = max(r["torch"]["backward"] for r in reports)
 
     def volume(order: str, *ways: str) -> float:
-        """Elements through a rank, in units of sh (t − 1)/t."""
-        calls = [(k, n) for way in ways for k, n in report["mlp"]["calls"][order][way]]
-        return collectives.volume(calls) / (8 * sh)
+        """Elements through a rank, the one that sends most, in units of sh (t − 1)/t."""
+        sent = [r["mlp"]["calls"][order] for r in reports]
+        calls = [[(k, n) for way in ways for k, n in each[way]] for each in sent]
+        return max(map(collectives.volume, calls)) / (8 * sh)
 
     both = "forward", "backward"
     names = [order for order in ORDERS if order != "ring"]
@@ -591,13 +596,13 @@ def run(config: Config, progress: Progress) -> Result:
         found[f"{order}_forward"] = volume(order, "forward")
         found[f"{order}_saved"] = max(r["mlp"]["saved"][order] for r in reports) / sh
     found["row_column_over"] = volume("row_column", *both) / volume("column_row", *both)
-    found["whole_saved"] = report["mlp"]["saved"]["whole"] / sh
+    found["whole_saved"] = max(r["mlp"]["saved"]["whole"] for r in reports) / sh
     for way in both:
         sent = [sum(n for k, n in r["mlp"]["calls"]["ring"][way] if k == "send") for r in reports]
         found[f"ring_{way}"] = max(sent) / (8 * sh)
 
-    found["parameter_share"] = max(r["mlp"]["parameters"] for r in reports)
-    found["kv_copies"] = report["few"]["copies"]
+    found["parameter_share"] = max(share for r in reports for share in r["mlp"]["parameters"])
+    found["kv_copies"] = sum(r["few"]["copies"] for r in reports)
     kinds = ("mlp", "attention", "few")
     found["error"] = max(e for r in reports for kind in kinds for e in r[kind]["errors"])
     wrong = [r["mistakes"] for r in reports]
@@ -627,9 +632,7 @@ def tiles(reports: Sequence[ranks.Report]) -> list[Tile]:
             steps = [
                 (kind, "×".join(map(str, shape))) for kind, *shape in report["mlp"]["steps"][order]
             ]
-            if (
-                steps[2] == steps[3] and order == "column_row"
-            ):  # GELU, and nothing sent before or after
+            if len(report["mlp"]["calls"][order]["forward"]) == 1:  # the one at the end
                 steps[2] = ("nothing", "")
             found += [
                 Tile(2 * group + rank, column, kind, (shape,) if shape else ())

@@ -80,7 +80,7 @@ def test_parameters_and_copies(result: Result) -> None:
 
 
 def test_splits_agree_with_the_whole(result: Result) -> None:
-    """All orders, SwiGLU cut apart, attention with many and with few key-value heads."""
+    """All orders and attention with many and few key-value heads; SwiGLU cut apart, its forward."""
     assert value(result, "error") <= 1e-12
     assert value(result, "fused_cut_right") is True
 
@@ -146,6 +146,10 @@ def test_what_one_rank_finds_is_told() -> None:
         report["mistakes"]["cut"] = 0.0
         report["torch"]["backward"] = 9
         report["mlp"]["saved"]["column_row"] = 1000 * S * H
+        report["mlp"]["parameters"][0] = 0.9
+        report["few"]["copies"] += 3
+        report["mlp"]["calls"]["column_row"]["backward"] *= 5
+        report["attention"]["calls"]["forward"] *= 7
 
     found = told(tensor_parallel_split, change)
     assert found["error"] == 0.5
@@ -153,3 +157,8 @@ def test_what_one_rank_finds_is_told() -> None:
     assert found["fused_cut_differs"] is False
     assert found["torch_backward"] == 9
     assert found["column_row_saved"] == 1000
+    assert found["parameter_share"] == 0.9
+    assert found["kv_copies"] == T / CONFIG.few + 3
+    assert found["mlp_backward"] == 5
+    assert found["column_row_volume"] == 2 + 5 * 2
+    assert found["attention_forward"] == 7
