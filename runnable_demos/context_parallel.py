@@ -44,7 +44,7 @@ from runnable_demos.lab import collectives, ranks
 from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import saved_tensors, storage_bytes
-from runnable_demos.lab.mechanisms import Mechanisms, Span
+from runnable_demos.lab.mechanisms import Mechanisms, Tile
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "上下文并行", "en": "Context parallelism"}
@@ -107,8 +107,8 @@ ulysses_saved_share = ["", "Ulysses：每个进程保存的", "Ulysses: saved on
 [[method]]
 kind = "exact"
 how = [
-  "前向途中同时存在的 K、V 缓冲区的字节，除以一个进程自己的 K、V",
-  "bytes of the buffers of K and V that exist at once in the forward, over a rank's own K and V",
+  "前向途中同时存在的 K、V 张量的字节，不含拼接时的临时副本，除以一个进程自己的 K、V",
+  "bytes of K and V at once in the forward, temporary copies of a concatenation aside, over a rank's own",
 ]
 [method.metrics]
 ring_buffers = ["", "环：同时存在几份 K、V", "ring: copies of K and V at once"]
@@ -152,8 +152,8 @@ zigzag_is_torch = [
 ]
 local_positions_differ = [
   "",
-  "zigzag 切数据，掩码却按本地下标：结果不同",
-  "zigzag data with a mask of local indices: another result",
+  "zigzag 切数据，掩码却按连续切的位置：结果不同",
+  "zigzag data with a mask of contiguous positions: another result",
 ]
 late_shift_wrong = [
   "",
@@ -167,18 +167,24 @@ title = [
   "Whose K and V each rank has at each hop, and how much of it counts: contiguous above, zigzag below",
 ]
 x = {label = ["跳", "hop"]}
-y = {label = ["进程", "rank"]}
+y = {label = ["切法与进程", "split and rank"]}
 [figure.ring.series]
 full = ["bar", "整块都要算", "all of the block"]
 half = ["bar", "一半要算", "half of it"]
 idle = ["bar", "全被掩码遮住", "nothing: all masked"]
 [figure.ring.places]
-contiguous = ["连续切", "contiguous"]
-zigzag = ["zigzag", "zigzag"]
-r0 = ["0", "0"]
-r1 = ["1", "1"]
-r2 = ["2", "2"]
-r3 = ["3", "3"]
+c0 = ["连续切 0", "contiguous 0"]
+c1 = ["1", "1"]
+c2 = ["2", "2"]
+c3 = ["3", "3"]
+z0 = ["zigzag 0", "zigzag 0"]
+z1 = ["1", "1"]
+z2 = ["2", "2"]
+z3 = ["3", "3"]
+h1 = ["1", "1"]
+h2 = ["2", "2"]
+h3 = ["3", "3"]
+h4 = ["4", "4"]
 
 [figure.volume]
 title = ["每个进程发出多少，单位：自己的一个 K", "What a rank sends, in units of its own K"]
@@ -207,7 +213,7 @@ class Config:
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
 
 
-PRESETS = {"small": Config(ranks=2, tokens=32, heads=4, kv_heads=2, head_width=8), "full": Config()}
+PRESETS = {"small": Config(ranks=3, tokens=36, heads=6, kv_heads=3, head_width=8), "full": Config()}
 
 
 # --- who has which tokens ------------------------------------------------------------------------
@@ -491,7 +497,8 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
             for way, forward in ways.items():
                 result = compare(forward, given, where[rank], causal=causal)
                 report["errors"][way].append(result["error"])
-                report.setdefault(way, result)  # messages and saved bytes are alike for all
+                first = report.setdefault(way, result)  # alike for all masks and splits
+                assert (first["calls"], first["saved"]) == (result["calls"], result["saved"])
             report["buffers"] = [watch.buffers / own, all_at_once.buffers / own]
             report["hops"][name] = watch.hops
     everything = torch.arange(s)
@@ -499,7 +506,7 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
     report["whole_saved"] = compare(alone, given, everything, causal=True)["saved"]
 
     at = zigzag(s, N)[rank]
-    wrong = ring(contiguous(s, N), Watch(), causal=True)  # the mask counts tokens as they lie
+    wrong = ring(contiguous(s, N), Watch(), causal=True)  # the mask thinks they are contiguous
     report["local"] = compare(wrong, given, at, causal=True)["error"]
     report["late"] = int((torch.roll(at, -1)[:-1] != at[:-1] + 1).sum()) + int(at[-1] != s - 1)
     report["torch"] = library(config, given) if rank == 0 else None
@@ -575,22 +582,22 @@ def run(config: Config, progress: Progress) -> Result:
         Line("backward", range(3), [sent(way, 1) for way in ways]),
         places=ways,
     )
-    names = [f"r{r}" for r in range(N)]
-    rows = ["contiguous", *names, "zigzag", *names]
-    found.lanes("ring", spans(reports, (config.tokens // N) ** 2), rows)
+    rows = [f"{split}{r}" for split in "cz" for r in range(N)]
+    hops = [f"h{hop + 1}" for hop in range(N)]
+    found.tiles("ring", tiles(reports, (config.tokens // N) ** 2), rows, hops)
     progress(1.0, "done")
     return found.result()
 
 
-def spans(reports: Sequence[ranks.Report], block_pairs: int) -> list[Span]:
+def tiles(reports: Sequence[ranks.Report], block_pairs: int) -> list[Tile]:
     """Hop by hop: whose K and V, and whether the mask leaves all of the block, half or nothing."""
     drawn = []
     for group, split in enumerate(("contiguous", "zigzag")):
         for rank, report in enumerate(reports):
-            row = group * (len(reports) + 1) + 1 + rank
+            row = group * len(reports) + rank
             for hop, (owner, pairs) in enumerate(report["hops"][split]):
                 kind = "idle" if not pairs else "full" if pairs == block_pairs else "half"
-                drawn.append(Span(row, kind, hop + 0.5, hop + 1.5, f"KV{owner}"))
+                drawn.append(Tile(row, hop, kind, (f"KV{owner}",)))
     return drawn
 
 

@@ -12,7 +12,7 @@ import torch
 from runnable_demos import context_parallel
 from runnable_demos.context_parallel import PRESETS, SPLITS, block, merge, run
 from runnable_demos.lab import ranks
-from runnable_demos.lab.mechanisms import Lanes
+from runnable_demos.lab.mechanisms import Tiles
 from runnable_demos.lab.metrics import Result
 from tests.demos.told import told
 
@@ -54,7 +54,7 @@ def test_what_stays_on_a_rank(result: Result) -> None:
     """Saved bytes are an N-th for all; a ring has at most three copies of its K and V in hand."""
     for way in ("ring", "gather", "ulysses"):
         assert value(result, f"{way}_saved_share") == 1 / N
-    assert value(result, "ring_buffers") == min(N, 3)  # own, in hand, arriving
+    assert value(result, "ring_buffers") == 3  # own, in hand, arriving
     assert value(result, "gather_buffers") == N + 1
 
 
@@ -116,7 +116,7 @@ def test_two_softmaxes_merge_to_one() -> None:
 
 
 def test_mistakes_are_seen(result: Result) -> None:
-    """Local positions give something else; late labels are wrong where pieces meet."""
+    """Contiguous positions give something else; late labels are wrong where pieces meet."""
     assert value(result, "zigzag_is_torch") is True
     assert value(result, "local_positions_differ") is True
     held = [[p for p in range(S) if owner("zigzag", p, N, S) == r] for r in range(N)]
@@ -126,8 +126,8 @@ def test_mistakes_are_seen(result: Result) -> None:
 
 def test_the_figure_of_hops(result: Result) -> None:
     """Whose K and V, and how much counts: by the rule, in both halves."""
-    figure = next(f for f in result.figures if isinstance(f, Lanes))
-    drawn = {(s.row, s.start): (s.kind, s.label) for s in figure.spans}
+    figure = next(f for f in result.figures if isinstance(f, Tiles))
+    drawn = {(t.row, t.column): (t.kind, t.notes) for t in figure.tiles}
     assert len(drawn) == 2 * N * N
     for group, split in enumerate(("contiguous", "zigzag")):
         found = pairs(split, N, S)
@@ -136,7 +136,7 @@ def test_the_figure_of_hops(result: Result) -> None:
             kind = "idle" if share == 0 else "full" if share == 1 else "half"
             assert kind != "half" or share == pytest.approx(0.5, abs=0.1)
             label = f"KV{(rank - hop) % N}"
-            assert drawn[group * (N + 1) + 1 + rank, hop + 0.5] == (kind, label)
+            assert drawn[group * N + rank, hop] == (kind, (label,))
 
 
 def test_the_figure_of_volume(result: Result) -> None:
