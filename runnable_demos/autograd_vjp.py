@@ -105,7 +105,7 @@ how = [
 held_gradient = ["", "torch.autograd.grad 求梯度", "gradient by torch.autograd.grad"]
 held_gradient_func = ["", "torch.func.grad 求梯度", "gradient by torch.func.grad"]
 held_reverse_over_reverse = ["", "HVP，两次反向", "HVP, reverse over reverse"]
-held_forward_over_reverse = ["", "HVP，torch.func.jvp 套 vjp，不为反向建图", "HVP, torch.func.jvp of vjp, no graph of the backward"]
+held_forward_over_reverse = ["", "HVP，torch.func.jvp 套 vjp", "HVP, torch.func.jvp of vjp"]
 held_forward_over_grad = ["", "HVP，torch.func.jvp 套 grad", "HVP, torch.func.jvp of grad"]
 
 [[method]]
@@ -398,11 +398,11 @@ def reverse_over_reverse(p: Problem) -> Sequence[Tensor]:
 
 
 def forward_over_reverse(p: Problem) -> Sequence[Tensor]:
-    """HVP: a JVP along the whole computation of the gradient, which needs no graph of its backward."""
+    """HVP: a JVP along a VJP, whose way back runs when its level is closed and so records no graph."""
 
     def gradients(*weights: Tensor) -> Sequence[Tensor]:
         value, back = vjp(lambda *w: loss(p.x, *w), *weights)  # type: ignore[misc]
-        return back(torch.ones_like(value), retain_graph=False, create_graph=False)  # type: ignore[no-any-return]
+        return back(torch.ones_like(value))  # type: ignore[no-any-return]
 
     return jvp(gradients, p.weights, p.directions)[1]  # type: ignore[no-any-return]
 
