@@ -57,14 +57,14 @@ how = [
   "a layer with the widths of Llama 3 8B, {tokens} tokens, bf16, fake tensors; bytes saved in the graph, each storage once, no parameters",
 ]
 [method.metrics]
-layer_full = ["B", "全参", "all weights trained"]
-layer_frozen = ["B", "全部冻结，梯度只穿过", "all weights frozen, a gradient passes through"]
-layer_qv = ["B", "LoRA 挂在 q 和 v 上", "LoRA on q and v"]
-layer_all = ["B", "LoRA 挂在全部 Linear 上", "LoRA on every Linear"]
-layer_fp32 = ["B", "LoRA 挂在全部 Linear 上，旁路 fp32，没有 autocast", "LoRA on every Linear, adapters in fp32, no autocast"]
-layer_autocast = ["B", "LoRA 挂在全部 Linear 上，旁路 fp32，autocast", "LoRA on every Linear, adapters in fp32, autocast"]
-layer_dropout = ["B", "LoRA 挂在全部 Linear 上，带 dropout", "LoRA on every Linear, with dropout"]
-layer_first = ["B", "第一层之前没有可训练的东西：全部冻结，输入不要梯度", "nothing trained below: all frozen, and the input needs no gradient"]
+layer_full = ["B", "一层存的激活：全参", "a layer saves: all weights trained"]
+layer_frozen = ["B", "一层存的激活：全部冻结，梯度只穿过", "a layer saves: all weights frozen, a gradient passes through"]
+layer_qv = ["B", "一层存的激活：LoRA 挂在 q 和 v 上", "a layer saves: LoRA on q and v"]
+layer_all = ["B", "一层存的激活：LoRA 挂在全部 Linear 上", "a layer saves: LoRA on every Linear"]
+layer_fp32 = ["B", "一层存的激活：LoRA 挂在全部 Linear 上，旁路 fp32，没有 autocast", "a layer saves: LoRA on every Linear, adapters in fp32, no autocast"]
+layer_autocast = ["B", "一层存的激活：LoRA 挂在全部 Linear 上，旁路 fp32，autocast", "a layer saves: LoRA on every Linear, adapters in fp32, autocast"]
+layer_dropout = ["B", "一层存的激活：LoRA 挂在全部 Linear 上，带 dropout", "a layer saves: LoRA on every Linear, with dropout"]
+layer_first = ["B", "一层存的激活：第一层之前没有可训练的东西：全部冻结，输入不要梯度", "a layer saves: nothing trained below: all frozen, and the input needs no gradient"]
 
 [[method]]
 kind = "exact"
