@@ -402,7 +402,7 @@ def forward_over_reverse(p: Problem) -> Sequence[Tensor]:
 
     def gradients(*weights: Tensor) -> Sequence[Tensor]:
         value, back = vjp(lambda *w: loss(p.x, *w), *weights)  # type: ignore[misc]
-        return back(torch.ones_like(value))  # type: ignore[no-any-return]
+        return back(torch.ones_like(value), retain_graph=False)  # type: ignore[no-any-return]
 
     return jvp(gradients, p.weights, p.directions)[1]  # type: ignore[no-any-return]
 
