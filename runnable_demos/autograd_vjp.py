@@ -110,7 +110,10 @@ held_forward_over_grad = ["", "HVP，torch.func.jvp 套 grad", "HVP, torch.func.
 
 [[method]]
 kind = "exact"
-how = ["沿 next_functions 走一遍图", "walked along next_functions"]
+how = [
+  "实际运行，看结果；结点沿 next_functions 数",
+  "run, and seen from what happens; nodes counted along next_functions",
+]
 [method.metrics]
 graph_nodes = ["", "{layers} 层加平方和损失的图有多少个结点", "nodes in the graph of {layers} layers and a sum of squares"]
 saved_activations = ["", "图里保存的张量，以一层的激活为单位，输入算在内", "tensors saved in the graph, in activations of a layer, the input among them"]
