@@ -104,6 +104,14 @@ how = [
 nf4 = ["B/param", "NF4，不做双重量化", "NF4 without double quantization"]
 nf4_double = ["B/param", "NF4，双重量化", "NF4 with double quantization"]
 nf4_levels = ["", "NF4 的取值个数", "values that NF4 has"]
+
+[[method]]
+kind = "exact"
+how = [
+  "bitsandbytes 的 Linear4bit，宽 {width} 到四倍宽，bf16，CPU；一次前向与反向",
+  "a Linear4bit of bitsandbytes from width {width} to four times that, bf16, CPU; a forward and a backward",
+]
+[method.metrics]
 linear4bit_saves_input = ["", "Linear4bit 为反向保存了输入", "Linear4bit saves its input for the backward"]
 dequantized_again = ["", "Linear4bit 的反向临时多占多少份 16 位权重", "16-bit copies of the weight that the backward of Linear4bit takes for a moment"]
 linear4bit_weight_frozen = ["", "Linear4bit 的权重没有梯度", "the weight of Linear4bit gets no gradient"]
@@ -114,6 +122,11 @@ how = ["小 Llama 的两层，torch.utils.checkpoint", "two layers of a small Ll
 [method.metrics]
 reentrant_loses_gradients = ["", "可重入检查点，输入不要梯度：旁路没有梯度", "reentrant checkpoints, input without gradient: adapters get none"]
 non_reentrant_keeps_gradients = ["", "不可重入检查点：旁路有梯度", "checkpoints that are not reentrant: adapters get theirs"]
+
+[[method]]
+kind = "exact"
+how = ["一个宽 {width} 的 Linear 与它的旁路，fp32", "a Linear of width {width} with its adapter, fp32"]
+[method.metrics]
 starts_at_base = ["", "B 为零时，输出与基座逐位相等", "with B zero, the output is the base's, bit for bit"]
 merged_error_small = ["", "合并进基座之后，输出在舍入范围内相等", "merged into the base, outputs agree to rounding"]
 
