@@ -46,7 +46,7 @@ from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 TITLE: Text = {"zh": "列切与行切", "en": "Column then row"}
 QUESTION: Text = {
     "zh": "MLP 和注意力的矩阵为什么先按列切、再按行切？换个次序要多通信多少？",
-    "en": "Why are a block's matrices split by columns, then by rows? What do other orders send?",
+    "en": "Why are a block's matrices split by columns, then by rows? How much more do other orders send?",
 }
 
 MEASURES = """
@@ -70,12 +70,12 @@ mlp_backward = [
 attention_forward = [
   "",
   "注意力，按头切：前向的 all-reduce 次数",
-  "attention by heads: all-reduces of the forward",
+  "attention split by heads: all-reduces of the forward",
 ]
 attention_backward = [
   "",
   "注意力，按头切：反向的 all-reduce 次数",
-  "attention by heads: all-reduces of the backward",
+  "attention split by heads: all-reduces of the backward",
 ]
 
 [[method]]
@@ -105,8 +105,8 @@ how = [
 [method.metrics]
 column_row_forward = ["", "先列后行：前向的通信量", "columns then rows: volume of the forward"]
 column_row_volume = ["", "先列后行：前向加反向的通信量", "columns then rows: volume, forward and backward"]
-column_column_volume = ["", "两次都按列：前向加反向的通信量", "columns twice: volume, forward and backward"]
-row_row_volume = ["", "两次都按行：前向加反向的通信量", "rows twice: volume, forward and backward"]
+column_column_volume = ["", "先列后列：前向加反向的通信量", "columns then columns: volume, forward and backward"]
+row_row_volume = ["", "先行后行：前向加反向的通信量", "rows then rows: volume, forward and backward"]
 row_column_forward = ["", "先行后列：前向的通信量", "rows then columns: volume of the forward"]
 row_column_volume = ["", "先行后列：前向加反向的通信量", "rows then columns: volume, forward and backward"]
 row_column_over = ["", "先行后列的通信量是先列后行的几倍", "volume of rows then columns over columns then rows"]
@@ -136,7 +136,7 @@ how = [
   "elements that the MLP's forward saves, without parameters, over sh; the fullest rank",
 ]
 [method.metrics]
-whole_saved = ["", "不切：保存的激活 / sh", "in one piece: activations saved / sh"]
+whole_saved = ["", "不切：保存的激活 / sh", "not split: activations saved / sh"]
 column_row_saved = [
   "",
   "先列后行：每个进程保存的激活 / sh",
@@ -155,7 +155,7 @@ how = [
   "parameters that a rank holds, the most of all orders; copies of key-value heads are added up over all ranks",
 ]
 [method.metrics]
-parameter_share = ["", "MLP：一个进程的参数是完整的几成", "MLP: a rank's parameters over all of them"]
+parameter_share = ["", "MLP：一个进程的参数占全部的比例", "MLP: a rank's parameters over all of them"]
 kv_copies = [
   "",
   "{few} 个键值头，t = {ranks}：每个头有几份",
@@ -178,7 +178,7 @@ error = ["", "最大相对误差", "largest relative error"]
 
 [[method]]
 kind = "exact"
-how = ["故意写错，与不切的模块比较", "written wrongly on purpose, against the module in one piece"]
+how = ["故意写错（或改对），与不切的模块比较", "written wrongly on purpose (or corrected), against the unsplit module"]
 [method.metrics]
 bias_extra = [
   "",
@@ -188,22 +188,22 @@ bias_extra = [
 gelu_of_parts_differs = [
   "",
   "先行切，不归约就做 GELU：结果不同",
-  "rows first, GELU without the reduction: another result",
+  "rows first, GELU without the reduction: the result differs",
 ]
 fused_cut_differs = [
   "",
-  "融合的 gate-up 权重直接切块：结果不同",
-  "a fused gate-up weight cut as it lies: another result",
+  "融合的 gate-up 权重直接 chunk：结果不同",
+  "a fused gate-up weight cut by a plain chunk: the result differs",
 ]
 fused_cut_right = [
   "",
   "gate 与 up 各自切再拼：与不切一致",
-  "gate and up cut apart and joined: the same result",
+  "gate and up cut separately, then joined: the same result",
 ]
 kv_unsummed_differs = [
   "",
   "复制的键值头不汇总梯度：梯度不同",
-  "copies of a key-value head without a sum: another gradient",
+  "copies of a key-value head, gradients not summed: the gradient differs",
 ]
 
 [figure.orders]
@@ -222,7 +222,7 @@ row_column = ["行→列", "row→col"]
 [figure.column_then_row]
 title = [
   "前向里每张卡手上的张量：上为先列后行，下为先行后列",
-  "What each rank has in hand in the forward: columns then rows above, rows then columns below",
+  "What each rank holds in the forward: columns then rows above, rows then columns below",
 ]
 x = {label = ["前向的步骤", "steps of the forward"]}
 y = {label = ["切法与卡", "order and rank"]}
