@@ -12,9 +12,9 @@ The model
 
         mixture  2h + k (2h + 6f) + 2kh        its dense twin  2h + 6kf
 
-    A rank sends k copies of each token, and receives as many if the routing is balanced: N times as
-    many if all tokens choose the same rank. A capacity of C·T·k/E tokens for each expert and sender
-    bounds that, and drops the rest.
+    A rank sends k copies of each token, and receives as many if the routing is balanced; if all tokens
+    of the N ranks choose its E/N experts, it receives N · min(k, E/N) for each of its own. A capacity of
+    C·T·k/E tokens for each expert and sender bounds that, and drops the rest.
 
 The measurement
     A SwiGLU mixture with a top-k router, and its dense twin of width k·f. Bytes that autograd saves,
