@@ -16,8 +16,8 @@ The model
 
 The measurement
     Small Llamas in bf16 take one real step: generation with a KV cache, log-probs, values, rewards, losses
-    and Adam. Putting away is real too: a storage is copied to memory that no meter counts, and resized to
-    nothing. Bytes are those of the storages of each model, at the fullest moment of each phase, and
+    and Adam. Putting away is real too: a storage's bytes are copied out of PyTorch's memory, and it is resized
+    to nothing. Bytes are those of the storages of each model, at the fullest moment of each phase, and
     ``LiveMemory``, which follows every storage, has to agree with their sum.
 
 The result
@@ -26,6 +26,7 @@ The result
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,7 +35,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import LiveMemory, storage_bytes
@@ -310,10 +310,10 @@ class Role:
 
 
 class Host:
-    """The other memory: copies of storages, and the bytes that crossed the link, a parameter."""
+    """The other memory: plain bytes outside PyTorch's allocator. It counts what crosses the link."""
 
     def __init__(self) -> None:
-        self.copies: dict[Tensor, Tensor] = {}
+        self.copies: dict[Tensor, bytes] = {}
         self.moved: dict[tuple[str, Role], int] = {}
 
     def crossed(self, way: str) -> float:
@@ -327,8 +327,7 @@ class Host:
         """Free the storages; what has ``changed`` since it was read is copied first."""
         for t in tensors:
             if changed:
-                with _disable_current_modes():  # what is made in here no meter sees
-                    self.copies[t] = t.detach().clone()
+                self.copies[t] = ctypes.string_at(t.data_ptr(), t.nbytes)
                 self._count("out", role, t.nbytes)
             t.untyped_storage().resize_(0)
 
@@ -336,7 +335,7 @@ class Host:
         """Take memory again, and copy back what was put away."""
         for t in tensors:
             t.untyped_storage().resize_(t.nbytes)
-            t.detach().copy_(self.copies[t])
+            ctypes.memmove(t.data_ptr(), self.copies[t], t.nbytes)
             self._count("in", role, t.nbytes)
 
 
