@@ -366,8 +366,8 @@ def _shards(sheet: _Sheet, figure: Shards) -> None:
     column = min(slot / ranks, 64)
     scale = scale_for([box.whole for box in figure.boxes], figure.y.unit)
     below = [_below(sheet, figure, group, scale, slot) for group in groups]
-    unit = scale_for([tallest], figure.y.unit).unit
-    sheet.note(f"{sheet.words(figure.y.label)} ({unit})" if unit else sheet.words(figure.y.label))
+    words = sheet.words(figure.y.label)
+    sheet.note(f"{words} ({scale.unit})" if scale.unit else words)
     for first in range(0, len(groups), beside):
         row = groups[first : first + beside]
         foot = sheet.y + STACK[sheet.width]

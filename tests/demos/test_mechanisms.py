@@ -360,6 +360,17 @@ def test_shards_are_drawn_to_one_scale(narrow: bool) -> None:
     assert totals == ["32 GB a rank", "14 GB a rank", "11 GB a rank", "8 GB a rank"]
 
 
+def test_the_unit_of_shards_is_that_of_their_numbers() -> None:
+    """Three parts of 400 kB make a stack of more than a megabyte, and still are so many kilobytes."""
+    parts = tuple(
+        replace(box, start=0.0, end=4e5, whole=4e5) for box in STAGES.boxes if box.group == 0
+    )
+    one = replace(STAGES.x, categories=STAGES.x.categories[:1])
+    said = written(sketches.draw(replace(STAGES, boxes=parts, x=one), "en", prefix="p"))
+    assert "bytes (KB)" in said
+    assert Counter(said)["400"] == len(parts)
+
+
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("figure", SKETCHES, ids=lambda figure: figure.name)
 def test_colour_alone_tells_nothing_apart(figure: Mechanism, narrow: bool) -> None:
