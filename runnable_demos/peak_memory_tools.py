@@ -82,7 +82,7 @@ how = [
 ]
 [method.metrics]
 snapshot_peak = ["B", "快照里的峰值，普通的第二步", "peak in the snapshot, ordinary second step"]
-snapshot_agrees = ["", "快照、实时计与分配器事件三者的峰值相等", "peaks by snapshot, live meter and allocator events are equal"]
+snapshot_agrees = ["", "快照、实时计数与分配器事件三者的峰值相等", "peaks by snapshot, live meter and allocator events are equal"]
 snapshot_blocks = ["", "峰值那一刻存活的块数", "blocks alive at the peak"]
 snapshot_largest = ["B", "其中最大的一块", "the largest of them"]
 snapshot_activations = ["", "其中标为激活的占多少字节", "share of bytes labelled activation"]
@@ -115,7 +115,7 @@ only = "gpu"
 [method.metrics]
 gpu_allocated = ["B", "一步使 max_memory_allocated 升高多少", "how far a step raises max_memory_allocated"]
 gpu_reserved = ["B", "max_memory_reserved", "max_memory_reserved"]
-gpu_outside = ["B", "卡上被占、又不在保留里的", "in use on the GPU and not reserved"]
+gpu_outside = ["B", "卡上已被占用、但不在保留里的", "in use on the GPU but not reserved"]
 
 [figure.three_numbers]
 title = ["同一段训练的三个读数", "Three numbers of one run"]

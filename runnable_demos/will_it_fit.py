@@ -124,8 +124,8 @@ title = ["三种做法各一步里存活的字节", "Bytes alive over one step o
 x = {label = ["一步的进度：全参 0–1，LoRA 1–2，QLoRA 2–3", "share of a step: full 0–1, LoRA 1–2, QLoRA 2–3"]}
 y = {label = ["存活字节", "bytes alive"], unit = "B"}
 [figure.steps.series]
-parameters = ["area", "参数", "weights"]
-optimizer = ["area", "主权重与矩", "master and moments"]
+parameters = ["area", "权重", "weights"]
+optimizer = ["area", "主权重与矩", "master weights and moments"]
 gradients = ["area", "梯度", "gradients"]
 activations = ["area", "激活", "activations"]
 other = ["area", "临时量", "temporaries"]
