@@ -50,7 +50,7 @@ from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 TITLE: Text = {"zh": "上下文并行", "en": "Context parallelism"}
 QUESTION: Text = {
     "zh": "注意力沿序列切开之后，每张卡存多少、发多少，谁在等谁？",
-    "en": "With attention split along the sequence, what does a rank hold and send, and who waits?",
+    "en": "With attention split along the sequence, what does each GPU hold and send, and who waits for whom?",
 }
 
 MEASURES = """
@@ -92,15 +92,15 @@ ulysses_backward = ["", "Ulysses，{ranks} 个进程：反向", "Ulysses, {ranks
 [[method]]
 kind = "exact"
 how = [
-  "前向为反向保存的字节，除以整条序列在一个进程上的",
-  "bytes that the forward saves, over those of the whole sequence on one rank",
+  "前向为反向保存的字节，除以整条序列放在一个进程上时保存的字节",
+  "bytes that the forward saves for the backward, over those of the whole sequence on one rank",
 ]
 [method.metrics]
 ring_saved_share = ["", "环：每个进程保存的", "ring: saved on a rank"]
 gather_saved_share = [
   "",
   "all-gather（反向再做一次）：每个进程保存的",
-  "all-gather, gathered again: saved on a rank",
+  "all-gather, repeated in the backward: saved on a rank",
 ]
 ulysses_saved_share = ["", "Ulysses：每个进程保存的", "Ulysses: saved on a rank"]
 
@@ -123,23 +123,23 @@ how = [
 [method.metrics]
 contiguous_last_over_first = [
   "",
-  "连续切：最后一个进程的对数是第一个的几倍",
+  "连续切：最后一个进程的（查询，键）对是第一个的几倍",
   "contiguous: pairs of the last rank over the first's",
 ]
-zigzag_last_over_first = ["", "zigzag：同上", "zigzag: pairs of the last rank over the first's"]
-striped_last_over_first = ["", "striped：同上", "striped: pairs of the last rank over the first's"]
-contiguous_idle = ["", "连续切：环上没有活的（进程，跳）占几成", "contiguous: hops of the ring without any work"]
+zigzag_last_over_first = ["", "zigzag：最后一个是第一个的几倍", "zigzag: pairs of the last rank over the first's"]
+striped_last_over_first = ["", "striped：最后一个是第一个的几倍", "striped: pairs of the last rank over the first's"]
+contiguous_idle = ["", "连续切：所有进程的所有跳里，不用算的占多少", "contiguous: share of hops without any work"]
 
 [[method]]
 kind = "computed"
 how = [
-  "由数出的对数推算：每一跳等最慢的进程，时间与对数成正比，除以完全均分时的时间",
-  "from the pairs counted: each hop waits for the slowest rank, time in proportion to pairs, over a perfect split",
+  "由数出的（查询，键）对推算：时间与对的数目成正比，每一跳等最慢的进程，除以完全均分的时间",
+  "from the pairs counted: time in proportion to pairs, each hop waits for the slowest rank, over an even split",
 ]
 [method.metrics]
-contiguous_critical = ["", "连续切：环的耗时是均分时的几倍", "contiguous: time of the ring over a perfect split"]
-zigzag_critical = ["", "zigzag：环的耗时是均分时的几倍", "zigzag: time of the ring over a perfect split"]
-striped_critical = ["", "striped：环的耗时是均分时的几倍", "striped: time of the ring over a perfect split"]
+contiguous_critical = ["", "连续切：环的耗时是均分的几倍", "contiguous: time of the ring over an even split"]
+zigzag_critical = ["", "zigzag：环的耗时是均分的几倍", "zigzag: time of the ring over an even split"]
+striped_critical = ["", "striped：环的耗时是均分的几倍", "striped: time of the ring over an even split"]
 
 [[method]]
 kind = "exact"
@@ -153,18 +153,18 @@ zigzag_is_torch = [
 local_positions_differ = [
   "",
   "zigzag 切数据，掩码却按连续切的位置：结果不同",
-  "zigzag data with a mask of contiguous positions: another result",
+  "zigzag data with a mask of contiguous positions: the result differs",
 ]
 late_shift_wrong = [
   "",
   "先切再错位标签：错或缺的标签个数",
-  "labels shifted after the split: wrong or missing ones",
+  "labels shifted after the split: how many are wrong or missing",
 ]
 
 [figure.ring]
 title = [
-  "环上每一跳手里是谁的 K、V，要算多少：上为连续切，下为 zigzag",
-  "Whose K and V each rank has at each hop, and how much of it counts: contiguous above, zigzag below",
+  "环的每一跳，每个进程手上是谁的 K、V，要算多少：上为连续切，下为 zigzag",
+  "Whose K and V each rank has at each hop, and how much it computes: contiguous above, zigzag below",
 ]
 x = {label = ["跳", "hop"]}
 y = {label = ["切法与进程", "split and rank"]}
@@ -188,7 +188,7 @@ h4 = ["4", "4"]
 
 [figure.volume]
 title = ["每个进程发出多少，单位：自己的一个 K", "What a rank sends, in units of its own K"]
-x = {label = ["做法", "way"]}
+x = {label = ["做法", "method"]}
 y = {label = ["发出的 n·g·d", "n·g·d sent"]}
 [figure.volume.series]
 forward = ["bar", "前向", "forward"]
