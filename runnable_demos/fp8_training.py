@@ -1,4 +1,4 @@
-"""What does FP8 lose in training, and what do finer scales, fp32 sums and bf16 neighbours give back?
+"""What does FP8 lose in training, and what do finer scales, fp32 sums and parts in bf16 give back?
 
 The question
     E4M3 has 3 bits of fraction and reaches from 2⁻⁹ to 448; E5M2 has 2 and reaches from 2⁻¹⁶ to 57,344.
@@ -43,14 +43,14 @@ GPU = 9
 
 TITLE: Text = {"zh": "FP8 训练：格式、缩放与累加", "en": "FP8 training: formats, scales and sums"}
 QUESTION: Text = {
-    "zh": "FP8 训练丢了多少精度，分块缩放、fp32 累加和留在 bf16 的部分各补回多少？",
-    "en": "What does FP8 training lose, and what do block scales, fp32 sums and bf16 neighbours give back?",
+    "zh": "FP8 训练损失多少精度，分块缩放、fp32 累加和留在 bf16 的部分各挽回多少？",
+    "en": "What does FP8 training lose, and what do block scales, fp32 sums and parts kept in bf16 give back?",
 }
 
 MEASURES = """
 [[method]]
 kind = "exact"
-how = ["[1, 2) 中的 2 的 12 次方个 fp32 数逐个转换", "4,096 fp32 numbers of [1, 2) are cast, one by one"]
+how = ["[1, 2) 中的 2 的 12 次方个 fp32 数逐个转换", "4,096 fp32 numbers in [1, 2) are cast, one by one"]
 [method.metrics]
 e4m3_worst_rounding = ["", "E4M3：最大相对舍入误差", "E4M3: largest relative error of a cast"]
 e5m2_worst_rounding = ["", "E5M2：最大相对舍入误差", "E5M2: largest relative error of a cast"]
@@ -119,7 +119,7 @@ how = [
   "simulated after DeepSeek-V3, §3.5.2: 32 products aligned to the largest, cut to 14 bits, added; K = {inner}",
 ]
 [method.metrics]
-narrow_mixed = ["", "窄累加器，正负相间：相对误差", "narrow accumulator, mixed signs: relative error"]
+narrow_mixed = ["", "窄累加器，有正有负：相对误差", "narrow accumulator, mixed signs: relative error"]
 narrow_positive = ["", "窄累加器，全为正：相对误差", "narrow accumulator, all positive: relative error"]
 promoted_positive = ["", "每 128 个转到 fp32，全为正：相对误差", "to fp32 every 128, all positive: relative error"]
 
@@ -137,21 +137,21 @@ stale_steps = ["", "突增之后，因子偏小的步数", "steps after the jump
 
 [[method]]
 kind = "exact"
-how = ["反向之前为输入保存的存储，除以输入的元素数", "storages saved for the input, over its elements"]
+how = ["反向之前为输入保存的字节，除以输入的元素数", "bytes saved for the input, divided by its elements"]
 [method.metrics]
-input_bf16 = ["B", "bf16 的 Linear：输入每个元素", "bf16 linear: for each element of its input"]
-input_fp8 = ["B", "FP8 的 Linear，一份 1×128：输入每个元素", "FP8 linear, one copy of 1×128: for each element"]
-input_fp8_twice = ["B", "FP8 的 Linear，转置也存一份：输入每个元素", "FP8 linear, its transpose kept as well"]
+input_bf16 = ["B", "bf16 的 Linear：输入每个元素", "bf16 linear: per element of its input"]
+input_fp8 = ["B", "FP8 的 Linear，一份 1×128：输入每个元素", "FP8 linear, one 1×128 copy: per element of its input"]
+input_fp8_twice = ["B", "FP8 的 Linear，转置也存一份：输入每个元素", "FP8 linear, transposed copy as well: per element"]
 
 [[method]]
 kind = "exact"
 how = [
-  "Llama 块（宽 {width}）一次前向为反向保存的存储",
-  "storages that a forward of a Llama block ({width} wide) saves for its backward",
+  "Llama 块（宽 {width}）一次前向为反向保存的字节",
+  "bytes that a forward of a Llama block ({width} wide) saves for its backward",
 ]
 [method.metrics]
-block_bf16 = ["B/token", "bf16：每个 token 保存的字节", "bf16: bytes saved a token"]
-block_fp8 = ["B/token", "七个 Linear 用 FP8：每个 token 保存的字节", "all seven linears in FP8: bytes saved a token"]
+block_bf16 = ["B/token", "bf16：每个 token 保存的字节", "bf16: bytes saved per token"]
+block_fp8 = ["B/token", "七个 Linear 用 FP8：每个 token 保存的字节", "all seven linears in FP8: bytes saved per token"]
 block_ratio = ["", "FP8 与 bf16 之比", "FP8 over bf16"]
 
 [[method]]
@@ -174,7 +174,7 @@ title = [
 x = {label = ["行内第几个", "value of the row"]}
 y = {label = ["行", "row"]}
 [figure.tiles.series]
-normal = ["bar", "T 仍是正规数，误差与 B 同量级", "T is normal, as exact as B"]
+normal = ["bar", "T 仍是正规数，和 B 一样准", "T is normal, as exact as B"]
 subnormal = ["bar", "T 成了非规格化数，精度变差", "T is subnormal and less precise"]
 zero = ["bar", "T 变成 0，B 还在", "T is 0, B is still there"]
 amax = ["bar", "这一行的 amax", "the row's amax"]
@@ -183,8 +183,8 @@ largest = ["amax", "amax"]
 
 [figure.outliers]
 title = [
-  "一个离群值让其余的数误差多大：浮点有一大段平地，整数没有",
-  "What one outlier does to all other values: floats have a long plateau, integers none",
+  "一个离群值让其余的数误差多大：浮点有一大段不受影响，整数没有",
+  "What one outlier does to all other values: floats stay unaffected for long, integers do not",
 ]
 kind = "computed"
 x = {label = ["离群值是标准差的几倍", "outlier in standard deviations"], scale = "log2"}

@@ -49,7 +49,7 @@ REQUIRES = ("bitsandbytes",)
 MEASURES = """
 [[method]]
 kind = "exact"
-how = ["一步之内经过链路的字节，除以参数个数", "bytes that cross the link in a step, over the number of parameters"]
+how = ["一步之内经过链路的字节，除以参数个数", "bytes that cross the link in a step, per parameter"]
 [method.metrics]
 down = ["B/param", "ZeRO-Offload：下行（梯度）", "ZeRO-Offload: down (gradients)"]
 up = ["B/param", "ZeRO-Offload：上行（权重）", "ZeRO-Offload: up (weights)"]
@@ -63,7 +63,7 @@ states_down = ["B/param", "状态搬来搬去，在卡上更新：下行", "stat
 
 [[method]]
 kind = "exact"
-how = ["更新之前两边的存储，除以参数个数", "storages on each side before the update, over the number of parameters"]
+how = ["更新之前两边占的字节，除以参数个数", "bytes held on each side before the update, per parameter"]
 [method.metrics]
 resident_device = ["B/param", "全在卡上：卡上", "all on the device: on the device"]
 offloaded_device = ["B/param", "卸载：卡上", "offloaded: on the device"]
@@ -71,7 +71,7 @@ offloaded_host = ["B/param", "卸载：主机", "offloaded: on the host"]
 one_gradient_at_a_time = [
   "",
   "边算边搬时，卡上最多同时有一个参数的梯度",
-  "moved as they appear, gradients on the device are those of one parameter at most",
+  "gradients moved as they appear: at most one parameter's are on the device",
 ]
 
 [[method]]
@@ -79,7 +79,7 @@ kind = "exact"
 how = ["{steps} 步之后逐元素比较（CPU 的 kernel）", "compared value by value after {steps} steps (kernels of the CPU)"]
 [method.metrics]
 offloaded_equal = ["", "卸载与不卸载，权重逐位相等", "offloaded or not, the weights are bit-identical"]
-travelling_equal = ["", "状态搬来搬去，权重也逐位相等", "with travelling states, the weights are bit-identical, too"]
+travelling_equal = ["", "状态搬来搬去，权重也逐位相等", "with carried states, the weights are bit-identical, too"]
 delayed_differs = ["", "延迟一步更新，权重就不同了", "with an update one step late, the weights differ"]
 
 [[method]]
@@ -91,13 +91,13 @@ how = [
 bound = 1e-3
 reason = ["两种写法的 fp32 舍入次序不同", "fp32 rounds in another order"]
 [method.metrics]
-fused_difference = ["", "两种 Adam 的差", "difference of the two Adams"]
+fused_difference = ["", "两种 Adam 的差", "difference between the two Adams"]
 
 [[method]]
 kind = "exact"
 how = [
   "优化器派发的每个算子：参与的张量、被它改动的张量和新结果的字节，除以参数个数",
-  "of each dispatched operation: its tensors, those that it changed, and new results, in bytes over parameters",
+  "bytes of each dispatched operation's tensors, of those it changed and of new results, per parameter",
 ]
 [method.metrics]
 touched_fused = ["B/param", "融合的 AdamW：读写", "fused AdamW: read and written"]
