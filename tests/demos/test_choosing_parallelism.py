@@ -124,7 +124,9 @@ def test_what_one_rank_finds_is_told() -> None:
 
 def test_the_model_and_the_devices_are_those_of_the_facts() -> None:
     """Llama 3 70B, an H100, its NVLink and one port of InfiniBand a GPU."""
-    facts = yaml.safe_load((Path(__file__).parents[2] / "cards/facts.yml").read_text(encoding="utf-8"))
+    facts = yaml.safe_load(
+        (Path(__file__).parents[2] / "cards/facts.yml").read_text(encoding="utf-8")
+    )
     model = facts["llama-3-70b"]
     names = ("layers", "width", "heads", "kv_heads", "head_width", "feed_forward")
     assert LLAMA[:6] == tuple(model[name] for name in names)
