@@ -50,7 +50,7 @@ from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
 TITLE: Text = {"zh": "反向传播、VJP 与 JVP", "en": "Backpropagation, VJP and JVP"}
 QUESTION: Text = {
-    "zh": "autograd 建了什么图？VJP、JVP、Hessian 向量积各要多少 FLOPs、各要留多少字节？",
+    "zh": "autograd 建了什么图？VJP、JVP、Hessian 乘向量各要多少 FLOPs、各要保存多少字节？",
     "en": "What graph does autograd build, and what do VJP, JVP and HVP cost in FLOPs and bytes?",
 }
 
@@ -59,34 +59,34 @@ MEASURES = """
 kind = "exact"
 how = [
   "FlopCounterMode 计实际执行的矩阵乘，前向不算在内，除以前向的 FLOPs；{layers} 层，逐元素运算不计",
-  "products that run beside the forward, by FlopCounterMode, over those of the forward; {layers} layers, element-wise work not counted",
+  "matrix products counted by FlopCounterMode, without the forward, divided by the FLOPs of the forward; {layers} layers, element-wise operations not counted",
 ]
 [method.metrics]
 vjp_input = ["", "只对输入求 VJP", "VJP with respect to the input alone"]
-vjp_weights = ["", "对全部权重求 VJP，输入不要梯度", "VJP with respect to all weights, the input needs no gradient"]
+vjp_weights = ["", "对全部权重求 VJP，输入不要梯度", "VJP with respect to all weights; the input needs no gradient"]
 vjp_all = ["", "对输入和全部权重求 VJP", "VJP with respect to the input and all weights"]
 jvp_input = ["", "沿输入的方向求 JVP", "JVP along a direction of the input"]
 jvp_all = ["", "沿输入和全部权重的方向求 JVP", "JVP along a direction of the input and all weights"]
-jvp_input_by_zeros = ["", "只沿输入求 JVP 时，有一个因子全为零的矩阵乘", "products by a factor that is zero throughout, in the JVP along a direction of the input alone"]
+jvp_input_by_zeros = ["", "只沿输入求 JVP 时，有一个因子全为零的矩阵乘", "matrix products with an all-zero factor, in the JVP along a direction of the input alone"]
 
 [[method]]
 kind = "exact"
 how = [
   "FlopCounterMode 计实际执行的矩阵乘，前向算在内",
-  "products that run, the forward among them, by FlopCounterMode",
+  "matrix products counted by FlopCounterMode, forward included",
 ]
 [method.metrics]
-hvp_forward_over_reverse = ["", "先反向再前向求 HVP，除以求一次梯度", "HVP forward over reverse, over one gradient"]
-hvp_reverse_over_reverse = ["", "两次反向求 HVP，除以求一次梯度", "HVP reverse over reverse, over one gradient"]
-gradient_by_jvps = ["", "{tiny_parameters} 个参数的梯度，用 JVP 求与用反向求之比", "gradient of {tiny_parameters} parameters by JVPs, over that by one backward"]
-jacobian_forward = ["", "{inputs} 个输入、{outputs} 个输出的 jacfwd，除以前向", "jacfwd with {inputs} inputs and {outputs} outputs, over a forward"]
-jacobian_reverse = ["", "{inputs} 个输入、{outputs} 个输出的 jacrev，除以前向", "jacrev with {inputs} inputs and {outputs} outputs, over a forward"]
+hvp_forward_over_reverse = ["", "先反向再前向求 HVP，除以求一次梯度", "HVP by forward over reverse, divided by one gradient"]
+hvp_reverse_over_reverse = ["", "两次反向求 HVP，除以求一次梯度", "HVP by reverse over reverse, divided by one gradient"]
+gradient_by_jvps = ["", "{tiny_parameters} 个参数的梯度，用 JVP 求与用反向求之比", "gradient of {tiny_parameters} parameters by JVPs, divided by the same with one backward"]
+jacobian_forward = ["", "{inputs} 个输入、{outputs} 个输出的 jacfwd，除以前向", "jacfwd with {inputs} inputs and {outputs} outputs, divided by a forward"]
+jacobian_reverse = ["", "{inputs} 个输入、{outputs} 个输出的 jacrev，除以前向", "jacrev with {inputs} inputs and {outputs} outputs, divided by a forward"]
 
 [[method]]
 kind = "exact"
 how = [
   "LiveMemory 的峰值，以一层的激活为单位，不含输入与权重；只对输入求导",
-  "peak by LiveMemory in activations of one layer, without input and weights; with respect to the input",
+  "peak by LiveMemory, in activations of one layer, without input and weights; derivatives with respect to the input alone",
 ]
 [method.metrics]
 forward_peak = ["", "不求导的前向，{layers} 层", "forward without gradients, {layers} layers"]
@@ -99,7 +99,7 @@ jvp_peak_twice = ["", "JVP，{deep} 层", "JVP, {deep} layers"]
 kind = "exact"
 how = [
   "{deep} 层与 {layers} 层的峰值之差，除以层数之差，以一层的激活为单位；对全部权重求导，权重的梯度算在内",
-  "peak of {deep} layers less that of {layers}, for each layer between, in activations; with respect to all weights, their gradients counted",
+  "peak of {deep} layers minus peak of {layers}, divided by the difference in layers, in activations of one layer; derivatives with respect to all weights, their gradients counted",
 ]
 [method.metrics]
 held_gradient = ["", "torch.autograd.grad 求梯度", "gradient by torch.autograd.grad"]
@@ -111,15 +111,15 @@ held_forward_over_grad = ["", "HVP，torch.func.jvp 套 grad", "HVP, torch.func.
 [[method]]
 kind = "exact"
 how = [
-  "实际运行，看结果；结点沿 next_functions 数",
-  "run, and seen from what happens; nodes counted along next_functions",
+  "实际运行，看结果；节点沿 next_functions 数",
+  "observed in an actual run; nodes counted along next_functions",
 ]
 [method.metrics]
-graph_nodes = ["", "{layers} 层加平方和损失的图有多少个结点", "nodes in the graph of {layers} layers and a sum of squares"]
-saved_activations = ["", "图里保存的张量，以一层的激活为单位，输入算在内", "tensors saved in the graph, in activations of a layer, the input among them"]
+graph_nodes = ["", "{layers} 层加平方和损失的图有多少个节点", "nodes in the graph of {layers} layers and a sum-of-squares loss"]
+saved_activations = ["", "图里保存的张量，以一层的激活为单位，含输入", "tensors saved in the graph, in activations of one layer, input included"]
 runs_in_reverse = ["", "反向按前向的逆序执行各层", "the backward runs the layers in reverse"]
-freed_by_backward = ["", "反向之后，保存的张量已释放", "what was saved is freed by the backward"]
-kept_by_retain_graph = ["", "retain_graph=True 之后，保存的张量还在", "what was saved is kept with retain_graph=True"]
+freed_by_backward = ["", "反向之后，保存的张量已释放", "saved tensors are freed by the backward"]
+kept_by_retain_graph = ["", "retain_graph=True 之后，保存的张量还在", "saved tensors are kept with retain_graph=True"]
 second_backward_refused = ["", "第二次反向报错", "a second backward raises"]
 vector_backward_refused = ["", "对向量直接 backward() 报错", "backward() of a vector raises without a vector to start from"]
 gradients_accumulate = ["", "两次反向的梯度相加", "gradients of two backwards are added"]
@@ -136,13 +136,13 @@ adjoint_error = ["", "u·(J v) 与 (Jᵀ u)·v 之差", "u·(J v) against (Jᵀ 
 hvp_error = ["", "各种 HVP 与整个 Hessian 乘向量之差", "each HVP against the whole Hessian times the vector"]
 
 [figure.held]
-title = ["{drawn} 层：每层的输出活到何时", "{drawn} layers: how long each layer's output lives"]
+title = ["{drawn} 层：每层的输出保留到什么时候", "{drawn} layers: how long each layer's output is kept"]
 x = {label = ["第几个动作", "action"]}
 y = {label = ["张量", "tensor"]}
 [figure.held.series]
 forward = ["bar", "前向（第几层）", "forward (layer)"]
 backward = ["bar", "反向（第几层）", "backward (layer)"]
-saved = ["bar", "存着，等反向来用", "saved for the backward"]
+saved = ["bar", "保存着，等反向用", "saved for the backward"]
 pair = ["bar", "值与切向量，下一层算完就释放", "value and tangent, freed after the next layer"]
 [figure.held.places]
 vjp = ["VJP", "VJP"]
@@ -157,8 +157,8 @@ title = ["整个雅可比矩阵的 FLOPs，{inputs} 个输入", "FLOPs of a whol
 x = {label = ["输出数", "outputs"], scale = "log2"}
 y = {label = ["FLOPs / 前向", "FLOPs / forward"]}
 [figure.jacobian.series]
-reverse = ["measured", "jacrev：一行一个 VJP", "jacrev: a VJP a row"]
-forward = ["measured", "jacfwd：一列一个 JVP", "jacfwd: a JVP a column"]
+reverse = ["measured", "jacrev：每行一次 VJP", "jacrev: one VJP per row"]
+forward = ["measured", "jacfwd：每列一次 JVP", "jacfwd: one JVP per column"]
 """  # noqa: E501 - a method is said on one line
 
 

@@ -46,31 +46,31 @@ REQUIRES = ("bitsandbytes",)
 TITLE: Text = {"zh": "LoRA 与 QLoRA 的显存", "en": "LoRA and QLoRA memory"}
 QUESTION: Text = {
     "zh": "LoRA 让哪些显存消失、哪些留下？四比特的基座究竟多少字节？",
-    "en": "Which bytes disappear with LoRA, which stay, and how many does a four-bit base take?",
+    "en": "Which memory does LoRA save, which stays, and how many bytes does a four-bit base take?",
 }
 
 MEASURES = """
 [[method]]
 kind = "exact"
 how = [
-  "一层 Llama 3 8B 的形状，{tokens} 个 token，bf16，伪张量；图里保存的字节，每块存储计一次，不含参数",
-  "a layer with the widths of Llama 3 8B, {tokens} tokens, bf16, fake tensors; bytes saved in the graph, each storage once, no parameters",
+  "Llama 3 8B 形状的一层，{tokens} 个 token，bf16，伪张量；图里保存的字节，每个存储块只计一次，不含参数",
+  "a layer with the widths of Llama 3 8B, {tokens} tokens, bf16, fake tensors; bytes saved in the graph, each storage counted once, without parameters",
 ]
 [method.metrics]
 layer_full = ["B", "一层存的激活：全参", "a layer saves: all weights trained"]
-layer_frozen = ["B", "一层存的激活：全部冻结，梯度只穿过", "a layer saves: all weights frozen, a gradient passes through"]
+layer_frozen = ["B", "一层存的激活：全部冻结，梯度只是穿过", "a layer saves: all weights frozen, a gradient passes through"]
 layer_qv = ["B", "一层存的激活：LoRA 挂在 q 和 v 上", "a layer saves: LoRA on q and v"]
 layer_all = ["B", "一层存的激活：LoRA 挂在全部 Linear 上", "a layer saves: LoRA on every Linear"]
 layer_fp32 = ["B", "一层存的激活：LoRA 挂在全部 Linear 上，旁路 fp32，没有 autocast", "a layer saves: LoRA on every Linear, adapters in fp32, no autocast"]
 layer_autocast = ["B", "一层存的激活：LoRA 挂在全部 Linear 上，旁路 fp32，autocast", "a layer saves: LoRA on every Linear, adapters in fp32, autocast"]
 layer_dropout = ["B", "一层存的激活：LoRA 挂在全部 Linear 上，带 dropout", "a layer saves: LoRA on every Linear, with dropout"]
-layer_first = ["B", "一层存的激活：第一层之前没有可训练的东西：全部冻结，输入不要梯度", "a layer saves: nothing trained below: all frozen, and the input needs no gradient"]
+layer_first = ["B", "一层存的激活：前面没有可训练的参数，全部冻结，输入不要梯度", "a layer saves: all frozen, nothing trained before it, input needs no gradient"]
 
 [[method]]
 kind = "exact"
 how = [
-  "小 Llama 的第二步，全用 fp32，AdamW，秩 {rank} 的旁路挂在全部 Linear 上；存活的存储",
-  "second step of a small Llama, fp32 throughout, AdamW, adapters of rank {rank} on every Linear; storages alive",
+  "小 Llama 的第二步，全用 fp32，AdamW，秩 {rank} 的旁路挂在全部 Linear 上；存活的存储块",
+  "second step of a small Llama, fp32 throughout, AdamW, adapters of rank {rank} on every Linear; live storages",
 ]
 [method.metrics]
 full_weights = ["B", "全参：权重", "all trained: weights"]
@@ -90,49 +90,49 @@ qlora_activations = ["B", "QLoRA：保存的激活", "QLoRA: saved activations"]
 kind = "exact"
 how = ["同一次运行里数出的参数与字节", "parameters and bytes counted in the same run"]
 [method.metrics]
-trained_share = ["", "LoRA 训练的参数占全部参数", "parameters that LoRA trains over all"]
+trained_share = ["", "LoRA 训练的参数占全部参数的比例", "parameters that LoRA trains, as a share of all"]
 adapter_parameters = ["", "LoRA 训练的参数个数", "parameters that LoRA trains"]
 adapter_states = ["B/param", "旁路：权重、梯度、Adam 两个矩，fp32", "an adapter: weights, gradients and Adam's two moments, fp32"]
 
 [[method]]
 kind = "exact"
 how = [
-  "bitsandbytes 的 quantize_4bit，{nf4_side} × {nf4_side} 的 bf16 矩阵，块长 64；结果与 QuantState 里的全部存储",
-  "quantize_4bit of bitsandbytes on a bf16 matrix of {nf4_side} × {nf4_side}, blocks of 64; all storages of result and QuantState",
+  "bitsandbytes 的 quantize_4bit，{nf4_side} × {nf4_side} 的 bf16 矩阵，块长 64；结果与 QuantState 里的全部存储块",
+  "quantize_4bit of bitsandbytes on a bf16 matrix of {nf4_side} × {nf4_side}, blocks of 64; all storages of the result and its QuantState",
 ]
 [method.metrics]
 nf4 = ["B/param", "NF4，不做双重量化", "NF4 without double quantization"]
 nf4_double = ["B/param", "NF4，双重量化", "NF4 with double quantization"]
-nf4_levels = ["", "NF4 的取值个数", "values that NF4 has"]
+nf4_levels = ["", "NF4 的取值个数", "number of NF4 values"]
 
 [[method]]
 kind = "exact"
 how = [
   "bitsandbytes 的 Linear4bit，宽 {width} 到四倍宽，bf16，CPU；一次前向与反向",
-  "a Linear4bit of bitsandbytes from width {width} to four times that, bf16, CPU; a forward and a backward",
+  "Linear4bit of bitsandbytes, from width {width} to four times that, bf16, CPU; one forward and backward",
 ]
 [method.metrics]
 linear4bit_saves_input = ["", "Linear4bit 为反向保存了输入", "Linear4bit saves its input for the backward"]
-dequantized_again = ["", "Linear4bit 的反向临时多占多少份 16 位权重", "16-bit copies of the weight that the backward of Linear4bit takes for a moment"]
+dequantized_again = ["", "Linear4bit 的反向临时多占多少份 16 位权重", "temporary 16-bit copies of the weight in the backward of Linear4bit"]
 linear4bit_weight_frozen = ["", "Linear4bit 的权重没有梯度", "the weight of Linear4bit gets no gradient"]
 
 [[method]]
 kind = "exact"
 how = ["小 Llama 的两层，torch.utils.checkpoint", "two layers of a small Llama, torch.utils.checkpoint"]
 [method.metrics]
-reentrant_loses_gradients = ["", "可重入检查点，输入不要梯度：旁路没有梯度", "reentrant checkpoints, input without gradient: adapters get none"]
-non_reentrant_keeps_gradients = ["", "不可重入检查点：旁路有梯度", "checkpoints that are not reentrant: adapters get theirs"]
+reentrant_loses_gradients = ["", "可重入检查点，输入不要梯度：旁路没有梯度", "reentrant checkpoints, input needs no gradient: adapters get no gradient"]
+non_reentrant_keeps_gradients = ["", "不可重入检查点：旁路有梯度", "non-reentrant checkpoints: adapters get gradients"]
 
 [[method]]
 kind = "exact"
 how = ["一个宽 {width} 的 Linear 与它的旁路，fp32", "a Linear of width {width} with its adapter, fp32"]
 [method.metrics]
-starts_at_base = ["", "B 为零时，输出与基座逐位相等", "with B zero, the output is the base's, bit for bit"]
-merged_error_small = ["", "合并进基座之后，输出在舍入范围内相等", "merged into the base, outputs agree to rounding"]
+starts_at_base = ["", "B 为零时，输出与基座逐位相等", "with B zero, the output is bit-identical to the base's"]
+merged_error_small = ["", "合并进基座之后，输出在舍入范围内相等", "after merging into the base, outputs agree to rounding"]
 
 [figure.held]
-title = ["小 Llama 的第二步：反向开始时与更新时各有什么", "Second step of a small Llama: what is held as the backward starts, and at the update"]
-x = {label = ["做法与时刻", "way and moment"]}
+title = ["小 Llama 的第二步：反向开始时与更新时的显存", "Second step of a small Llama: memory at the start of the backward and at the update"]
+x = {label = ["做法与时刻", "method and moment"]}
 y = {label = ["字节", "bytes"], unit = "B"}
 [figure.held.series]
 weights = ["bar", "权重", "weights"]
