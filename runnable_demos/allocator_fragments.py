@@ -117,6 +117,11 @@ varied_expandable_overhead = [
   "varied lengths, expandable: reserved above allocated",
 ]
 fixed_overhead = ["", "长度不变，默认：保留比已分配多", "one length, default: reserved above allocated"]
+states_first_overhead = [
+  "",
+  "优化器状态先建好，默认：保留比已分配多",
+  "optimizer states created first, default: reserved above allocated",
+]
 longest_first_overhead = [
   "",
   "最长的放在最前，默认：保留比已分配多",
@@ -534,13 +539,21 @@ class Trace(TorchDispatchMode):
         self.events.append((number, 0))
 
 
-def train(layers: int, lengths: Sequence[int]) -> tuple[list[Event], list[int]]:
-    """Events of a training with a step of each length, and where each step ends among them."""
+def train(
+    layers: int, lengths: Sequence[int], states_first: bool = False
+) -> tuple[list[Event], list[int]]:
+    """Events of a training with a step of each length, and where each step ends among them.
+
+    AdamW creates its states in the first step, unless they are to be there before it.
+    """
     size = Size(h=4096, f=14336, L=layers, a=32, g=8, V=128256)
     ends = []
     with fake(), Trace() as trace:
         model = Llama(size)
         optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+        for p in model.parameters() if states_first else ():
+            moments = {name: torch.zeros_like(p) for name in ("exp_avg", "exp_avg_sq")}
+            optimizer.state[p] = {"step": torch.tensor(0.0), **moments}
         for length in lengths:
             tokens = torch.zeros(1, length, dtype=torch.long)
             model(tokens, tokens).backward()
@@ -647,6 +660,7 @@ def training(config: Config, lengths: Sequence[int], found: Mechanisms) -> None:
         Line("grown", steps, [reserved for _, reserved in grown]),
         Line("allocated", steps, [allocated for allocated, _ in default]),
     )
+    found["states_first_overhead"] = overhead(train(config.layers, lengths, states_first=True)[0])
     found["longest_first_overhead"] = overhead(train(config.layers, sorted(lengths)[::-1])[0])
     found["fixed_overhead"] = overhead(train(config.layers, [config.longest] * 3)[0])
 

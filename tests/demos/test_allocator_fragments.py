@@ -259,9 +259,10 @@ def test_expandable_heaps_stay_sound(seed: int) -> None:
 # --- the training --------------------------------------------------------------------------------
 
 
-def test_the_trace_ends_with_parameters_and_states_alone() -> None:
+@pytest.mark.parametrize("states_first", [False, True])
+def test_the_trace_ends_with_parameters_and_states_alone(states_first: bool) -> None:
     """What is alive after the last step: weights, two moments and a step counter each, and no more."""
-    events, _ = train(1, (256, 128))
+    events, _ = train(1, (256, 128), states_first)
     alive = dict(event for event in events if event[1])
     for number, nbytes in events:
         if not nbytes:
@@ -274,7 +275,7 @@ def test_the_trace_ends_with_parameters_and_states_alone() -> None:
 
 def test_reserved_is_never_below_allocated(result: Result) -> None:
     """The three overheads are not negative, and lengths that change cost more than one length does."""
-    for name in ("varied", "varied_expandable", "fixed", "longest_first"):
+    for name in ("varied", "varied_expandable", "fixed", "longest_first", "states_first"):
         assert value(result, f"{name}_overhead") >= 0
     assert value(result, "varied_overhead") > value(result, "fixed_overhead")
     assert value(result, "varied_reserved") > value(result, "varied_expandable")
