@@ -43,7 +43,13 @@ from torch._functorch import config as functorch_config
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab.findings import Line
-from runnable_demos.lab.measure import allocator_peak, count_flops, fake, saved_tensors
+from runnable_demos.lab.measure import (
+    LiveMemory,
+    allocator_peak,
+    count_flops,
+    fake,
+    saved_tensors,
+)
 from runnable_demos.lab.mechanisms import Mechanisms, Tile
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.llama import LlamaBlock, Size, Variant, rotary
@@ -92,8 +98,6 @@ budget_0_repeated = ["", "MLP，预算 0 多做的", "MLP, repeated with a budge
 kind = "exact"
 how = ["从编译出的两张图上读出", "read off both compiled graphs"]
 [method.metrics]
-budgets_tried = ["", "试过的预算", "budgets tried"]
-plans_found = ["", "其中不同的保存字节数", "different numbers of saved bytes among them"]
 mincut_values = ["", "最小割留下的大张量", "large values that min-cut keeps"]
 eager_values = ["", "默认划分留下的大张量", "large values that the default partition keeps"]
 checkpoint_share = [
@@ -106,6 +110,27 @@ checkpoint_again = [
   "检查点在编译之内：反向里重做的矩阵乘",
   "a checkpoint within the compiled function: products run again in the backward",
 ]
+
+[[method]]
+kind = "exact"
+how = [
+  "{layers} 层同样的 MLP 编译成一张图，小的真实张量，逐算子执行，实时字节的峰值，参数与输入除外；与 eager 之比",
+  "{layers} such MLPs as one graph, small real tensors, run operator by operator: live peak beside parameters and input, over that of eager",
+]
+[method.metrics]
+stack_mincut_peak = ["", "最小割的峰值", "peak with min-cut"]
+stack_20_peak = ["", "预算 0.2 的峰值", "peak with a budget of 0.2"]
+stack_0_peak = ["", "预算 0 的峰值", "peak with a budget of 0"]
+
+[[method]]
+kind = "exact"
+how = [
+  "{layers} 层同样的 MLP 编译成一张图：为反向保存的字节，与 eager 之比",
+  "{layers} such MLPs as one graph: bytes saved for the backward, over those of eager",
+]
+[method.metrics]
+stack_20_saved = ["", "预算 0.2 保存的", "saved with a budget of 0.2"]
+stack_0_saved = ["", "预算 0 保存的", "saved with a budget of 0"]
 
 [[method]]
 kind = "exact"
@@ -159,12 +184,12 @@ product = ["乘积", "product"]
 down = ["down", "down"]
 
 [figure.budget]
-title = ["预算与保存的字节、重复的 FLOPs", "The budget, the bytes saved and the FLOPs repeated"]
+title = ["{layers} 层编译成一张图：预算、保存的字节与一步的峰值", "{layers} layers as one graph: budget, bytes saved, and the peak of a step"]
 x = {label = ["activation_memory_budget", "activation_memory_budget"]}
-y = {label = ["份额", "share"]}
+y = {label = ["与 eager 之比", "over eager"]}
 [figure.budget.series]
-saved = ["measured", "保存的字节 / eager", "bytes saved / eager"]
-repeated = ["measured", "重复的 FLOPs / 一步", "FLOPs repeated / step"]
+saved = ["measured", "前向之后保存的", "saved after the forward"]
+peak = ["measured", "一步的峰值", "peak of the step"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -186,7 +211,10 @@ PRESETS = {
     "full": Config(),
 }
 
-BUDGETS = (1.0, 0.9, 0.7, 0.5, 0.35, 0.2, 0.0)
+BUDGETS = (1.0, 0.9, 0.5, 0.2, 0.0)
+STACKED = (1.0, 0.5, 0.3, 0.2, 0.1, 0.0)
+LAYERS = 8
+"""Layers of the stack that is compiled as one graph, and its budgets."""
 aten = torch.ops.aten
 Function = Callable[..., Tensor]
 
@@ -325,19 +353,12 @@ def the_mlp(config: Config, found: Mechanisms) -> None:
     for name, b in named.items():
         found[f"{name}_saved"] = cut[b].saved
         found[f"{name}_repeated"] = cut[b].flops / eager.flops - 1
-    found["budgets_tried"] = len(cut)
-    found["plans_found"] = len({each.saved for each in cut.values()})
     compiled = {name: way for name, way in told.items() if isinstance(way, Compiled)}
     for name, way in (("eager", "default"), ("mincut", "1.00")):
         large = {n for n, size in numbers(compiled[way]).items() if size >= 1}
         kinds = crossing(compiled[way])
         found[f"{name}_values"] = sum(kinds[n] == "kept" for n in large)
     draw_crossing(found, compiled)
-    found.draw(
-        "budget",
-        Line("saved", BUDGETS, [each.saved / eager.saved for each in cut.values()]),
-        Line("repeated", BUDGETS, [each.flops / eager.flops - 1 for each in cut.values()]),
-    )
 
 
 def functional(block: LlamaBlock, names: list[str], x: Tensor, *rest: Tensor) -> Tensor:
@@ -369,6 +390,43 @@ def the_layer(config: Config, found: Mechanisms) -> None:
             with saved_tensors(exclude=[*weights.values(), *tables]) as saved:
                 way(x, *tables, *weights.values())
             found[f"block_{name}_saved"] = saved.bytes
+
+
+def stack(x: Tensor, *parameters: Tensor) -> Tensor:
+    """Several ``mlp``, one after another."""
+    for i in range(0, len(parameters), 4):
+        x = mlp(x, *parameters[i : i + 4])
+    return x
+
+
+def stacked(function: Function, args: Sequence[Tensor]) -> tuple[int, int]:
+    """Bytes saved, and the step's peak beside what is there anyway."""
+    results(function, args)  # compiles
+    with saved_tensors(exclude=args) as saved:
+        function(args[0] * 1.0, *args[1:])
+    with LiveMemory() as live:
+        y = function(args[0] * 1.0, *args[1:])
+        torch.autograd.grad(y, args, torch.ones_like(y))
+    return saved.bytes, live.peak
+
+
+def the_stack(config: Config, found: Mechanisms) -> None:
+    """What the budget saves, and what the step's peak makes of it."""
+    torch.manual_seed(config.seed)
+    x, *_ = operands(256, 32, 112)
+    args = [x, *(p for _ in range(LAYERS) for p in operands(256, 32, 112)[1:])]
+    eager = stacked(stack, args)
+    cut = min_cut_rematerialization_partition
+    told = {b: stacked(Compiled(stack, cut, b), args) for b in STACKED}
+    saved, peak = ({b: pair[i] / eager[i] for b, pair in told.items()} for i in (0, 1))
+    found["stack_mincut_peak"], found["stack_20_peak"] = peak[1.0], peak[0.2]
+    found["stack_0_peak"] = peak[0.0]
+    found["stack_20_saved"], found["stack_0_saved"] = saved[0.2], saved[0.0]
+    found.draw(
+        "budget",
+        Line("saved", STACKED, list(saved.values())),
+        Line("peak", STACKED, list(peak.values())),
+    )
 
 
 def results(function: Function, args: Sequence[Tensor]) -> list[Tensor]:
@@ -433,11 +491,13 @@ def on_the_card(config: Config, found: Mechanisms) -> None:
 
 def run(config: Config, progress: Progress) -> Result:
     """The MLP, a whole layer, then real tensors."""
-    found = Mechanisms(MEASURES, config)
+    found = Mechanisms(MEASURES, config, layers=LAYERS)
     progress(0.0, "MLP")
     the_mlp(config, found)
     progress(0.5, "layer")
     the_layer(config, found)
+    progress(0.6, "stack")
+    the_stack(config, found)
     progress(0.8, "bits")
     on_real_tensors(config, found)
     if config.device == "cuda":
