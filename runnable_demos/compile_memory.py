@@ -212,7 +212,7 @@ PRESETS = {
 }
 
 BUDGETS = (1.0, 0.9, 0.5, 0.2, 0.0)
-STACKED = (1.0, 0.5, 0.3, 0.2, 0.1, 0.0)
+STACKED = (1.0, 0.5, 0.2, 0.1, 0.0)
 LAYERS = 8
 """Layers of the stack that is compiled as one graph, and its budgets."""
 aten = torch.ops.aten

@@ -6,7 +6,7 @@ The search takes no minimum cut: it tries every set of values and asks what the 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from functools import cache, partial
 
 import pytest
 import torch
@@ -20,7 +20,9 @@ from runnable_demos.compile_memory import (
     NAMES,
     PRESETS,
     Compiled,
+    base,
     crossing,
+    functional,
     mlp,
     numbers,
     operands,
@@ -31,6 +33,7 @@ from runnable_demos.compile_memory import (
 )
 from runnable_demos.lab.mechanisms import Tiles
 from runnable_demos.lab.metrics import Result
+from runnable_demos.models.llama import LlamaBlock, Size, Variant, rotary
 from tests.demos.allocator import audited
 
 CONFIG = PRESETS["small"]
@@ -198,11 +201,84 @@ def test_a_layer_saves_what_is_counted_by_hand(result: Result) -> None:
     assert order == sorted(order, reverse=True)
 
 
-def test_sizes_scale(result: Result) -> None:
-    """Twice the tokens save twice the bytes, whatever the partition."""
-    double = run(replace(CONFIG, tokens=2 * S), lambda share, what: None)
-    for name in ("eager_saved", "mincut_saved", "budget_90_saved", "block_mincut_saved"):
-        assert value(double, name) == 2 * value(result, name)
+def graph_bytes(compiled: Compiled, parameters: int) -> int:
+    """Bytes of what the forward graph hands to the backward, by its own metadata, parameters left out."""
+    forward, backward = compiled.graphs
+    made = {n.name: n for n in forward.graph.nodes if "val" in n.meta}
+    inputs = [n.name for n in forward.graph.nodes if n.op == "placeholder"]
+    ours = set(inputs[len(inputs) - parameters :])
+    crossed = {
+        base(made[n.name]) for n in backward.graph.nodes if n.op == "placeholder" and n.name in made
+    }
+    return sum(n.meta["val"].nbytes for n in crossed if n.name not in ours)
+
+
+@cache
+def stacks() -> dict[float | None, tuple[int, int]]:
+    """By budget, None for eager: bytes that cross by the graphs, and the allocator's peak of tensors."""
+    torch.manual_seed(1)
+    args = operands(256, 32, 112)
+    args += [p for _ in range(LAYERS - 1) for p in operands(256, 32, 112)[1:]]
+    found = {}
+    for budget in (None, 1.0, 0.2, 0.0):
+        way = (
+            stack
+            if budget is None
+            else Compiled(stack, min_cut_rematerialization_partition, budget)
+        )
+        results(way, args)
+        saved = LAYERS * 256 * (4 * 2 * 32 + 4 + 4 * 2 * 112)
+        if isinstance(way, Compiled):
+            saved = graph_bytes(way, len(args) - 1)
+        with audited() as readings:
+            stacked(way, args)
+        found[budget] = saved, readings[-1].tensors
+    return found
+
+
+def test_the_stack_is_what_graphs_and_allocator_say(result: Result) -> None:
+    """Saved bytes by the graphs' metadata, peaks by the allocator's events; both over those of eager."""
+    told = stacks()
+    saved, peak = ({b: pair[i] / told[None][i] for b, pair in told.items()} for i in (0, 1))
+    assert value(result, "stack_20_saved") == pytest.approx(saved[0.2])
+    assert value(result, "stack_0_saved") == pytest.approx(saved[0.0])
+    for name, b in (("mincut", 1.0), ("20", 0.2), ("0", 0.0)):
+        assert value(result, f"stack_{name}_peak") == pytest.approx(peak[b], rel=2e-3)
+
+
+def test_a_compiled_layer_by_hand(result: Result) -> None:
+    """Fused norms save their input and 1/rms; the cut keeps, for each norm, also what it returns."""
+    h, g = 2 * S * H, CONFIG.kv_heads / CONFIG.heads
+    attention = (1 + 2 * g) * h + h + 4 * CONFIG.heads * S  # q, k, v, the result and its log-sums
+    norms = 2 * (h + ROW)
+    assert value(result, "block_fused_saved") == norms + 2 * h + attention + 4 * INNER
+    assert value(result, "block_mincut_saved") == norms + 2 * h + attention + 3 * INNER
+
+
+@cache
+def half_a_layer() -> int:
+    """Bytes that cross in a layer at half the budget, by the graphs' metadata."""
+    block = LlamaBlock(Size(H, F_, 1, CONFIG.heads, CONFIG.kv_heads), Variant(norm="eager"))
+    weights = dict(block.named_parameters())
+    compiled = Compiled(
+        partial(functional, block, list(weights)), min_cut_rematerialization_partition, 0.5
+    )
+    x = torch.zeros(1, S, H, dtype=torch.bfloat16, requires_grad=True)
+    tables = rotary(S, H // CONFIG.heads, torch.bfloat16)
+    y = compiled(x, *tables, *weights.values())
+    y.sum().backward()
+    return graph_bytes(compiled, len(weights) + 2)
+
+
+def test_half_a_layer(result: Result) -> None:
+    """What autograd's hooks see is what the graphs hand over."""
+    assert value(result, "block_budget_saved") == half_a_layer()
+
+
+def test_shares(result: Result) -> None:
+    """The input's bytes, and the cut's share of what eager saves."""
+    assert value(result, "input_bytes") == X
+    assert value(result, "mincut_share") == (2 * X + ROW + 3 * INNER) / (4 * X + ROW + 4 * INNER)
 
 
 def test_bits(result: Result) -> None:
