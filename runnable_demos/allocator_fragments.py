@@ -19,8 +19,8 @@ The model
     With expandable segments a pool has one segment, to whose end pages are mapped (2 MiB or 20 MiB each).
     Of the driver we assume that it serves any request up to what is left, at rising addresses.
 
-The simulation
-    A hand-made heap whose requests fail; then every allocation and release of real training steps (traced on
+The measurement
+    Simulated: a hand-made heap whose requests fail; then every allocation and release of real training steps (traced on
     fake tensors, sizes of Llama 3 8B, sequence after sequence of a different length), replayed.
     On a GPU, the same heap by real allocations, within a limit that the allocator itself enforces.
 """
