@@ -70,7 +70,7 @@ how = [
 ]
 [method.metrics]
 input_bytes = ["B", "MLP 的输入", "the MLP's input"]
-eager_saved = ["B", "MLP，eager", "MLP, eager"]
+eager_saved = ["B", "一层 MLP，eager", "MLP, eager"]
 default_saved = ["B", "MLP，默认划分", "MLP, default partition"]
 mincut_saved = ["B", "MLP，最小割", "MLP, min-cut"]
 budget_90_saved = ["B", "MLP，预算 0.9", "MLP, budget 0.9"]
