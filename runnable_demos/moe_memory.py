@@ -47,12 +47,12 @@ from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.llama import FusedGate
 
 TITLE: Text = {
-    "zh": "MoE 的显存：谁跟着 E，谁跟着 k",
-    "en": "MoE memory: what follows E, and what k",
+    "zh": "MoE 的显存：哪些跟着 E 走，哪些跟着 k 走",
+    "en": "MoE memory: what grows with E, and what with k",
 }
 QUESTION: Text = {
-    "zh": "混合专家的哪些显存跟着专家总数走，哪些跟着每个 token 选中的专家数走？专家并行改变什么？",
-    "en": "Which memory of a mixture of experts follows all experts, which the chosen ones, and what does expert parallelism change?",  # noqa: E501
+    "zh": "MoE 的哪些显存跟着专家总数走，哪些跟着每个 token 选中的专家数走？专家并行改变什么？",
+    "en": "Which memory of an MoE grows with all experts, which with the chosen ones, and what does expert parallelism change?",  # noqa: E501
 }
 
 MEASURES = """
@@ -60,7 +60,7 @@ MEASURES = """
 kind = "exact"
 how = [
   "一步反向之后，有梯度的专家参数个数，除以一个专家的参数个数",
-  "parameters of experts with a gradient after a backward, over those of one expert",
+  "expert parameters that have a gradient after a backward, divided by the parameters of one expert",
 ]
 [method.metrics]
 experts_touched_by_token = ["", "一个 token 用到几个专家", "experts touched by one token"]
@@ -70,45 +70,45 @@ experts_touched_by_batch = ["", "一批 token 用到几个专家", "experts touc
 kind = "exact"
 how = [
   "fp32，一步 Adam 之后参数、梯度、优化器状态的字节（步数计数器除外），除以一个 token 用到的专家参数个数",
-  "fp32, bytes of parameters, gradients and Adam's moments after a step, over the parameters of the experts that one token uses",
+  "fp32, bytes of parameters, gradients and Adam's moments after a step, divided by the parameters of the experts that one token uses",
 ]
 [method.metrics]
-states_per_active = ["B/param", "专家的模型状态，按激活参数摊", "experts' states per active parameter"]
+states_per_active = ["B/param", "专家的模型状态，摊到每个激活参数", "experts' states per active parameter"]
 
 [[method]]
 kind = "exact"
 how = [
   "bf16，CPU：两种宽度下保存的字节之差，除以宽度之差与 token 数；参数除外",
-  "bf16, CPU: saved bytes at two widths, their difference over that of the widths and over tokens; without parameters",
+  "bf16, CPU: difference of the bytes saved at two widths, divided by the difference of the widths and by the tokens; without parameters",
 ]
 [method.metrics]
-dense_per_h = ["B", "稠密 SwiGLU：每 token 每单位 h", "dense SwiGLU, a token and unit of h"]
-dense_per_f = ["B", "稠密 SwiGLU：每 token 每单位中间宽度", "dense SwiGLU, a token and unit of its width"]
-outside_per_h = ["B", "路由权重乘在输出上：每 token 每单位 h", "weights on the outputs, a token and unit of h"]
-outside_per_f = ["B", "路由权重乘在输出上：每 token 每单位 f", "weights on the outputs, a token and unit of f"]
-index_add_per_h = ["B", "同上，用 index_add 合并：每 token 每单位 h", "the same, combined by index_add, a token and unit of h"]
-inside_per_h = ["B", "路由权重乘进门控：每 token 每单位 h", "weights within the gate, a token and unit of h"]
-inside_per_f = ["B", "路由权重乘进门控：每 token 每单位 f", "weights within the gate, a token and unit of f"]
+dense_per_h = ["B", "稠密 SwiGLU：每 token 每单位 h", "dense SwiGLU: per token and unit of h"]
+dense_per_f = ["B", "稠密 SwiGLU：每 token 每单位中间宽度", "dense SwiGLU: per token and unit of inner width"]
+outside_per_h = ["B", "路由权重乘在输出上：每 token 每单位 h", "router weights on the outputs: per token and unit of h"]
+outside_per_f = ["B", "路由权重乘在输出上：每 token 每单位 f", "router weights on the outputs: per token and unit of f"]
+index_add_per_h = ["B", "同上，用 index_add 合并：每 token 每单位 h", "the same, combined by index_add: per token and unit of h"]
+inside_per_h = ["B", "路由权重乘进门控：每 token 每单位 h", "router weights inside the gate: per token and unit of h"]
+inside_per_f = ["B", "路由权重乘进门控：每 token 每单位 f", "router weights inside the gate: per token and unit of f"]
 
 [[method]]
 kind = "exact"
 how = [
   "{ranks} 个 gloo 进程，fp32：一步 Adam 之后状态的字节（步数计数器除外），除以该部分在不切时的参数个数；各进程的最大值",
-  "{ranks} gloo ranks, fp32: bytes of states after a step of Adam, moments without counters, over the parameters of that part if it were whole; fullest rank",
+  "{ranks} gloo ranks, fp32: bytes of states after a step of Adam, without step counters, divided by the parameters of that part when it is not split; fullest rank",
 ]
 [method.metrics]
-expert_states_whole = ["B/param", "不切：专家的状态", "one rank: states of the experts"]
-expert_states_ep = ["B/param", "专家并行：专家的状态", "expert parallel: states of the experts"]
-shared_states_ep = ["B/param", "专家并行：其余部分的状态", "expert parallel: states of all else"]
+expert_states_whole = ["B/param", "不切：专家的状态", "not split: states of the experts"]
+expert_states_ep = ["B/param", "专家并行：专家的状态", "expert parallelism: states of the experts"]
+shared_states_ep = ["B/param", "专家并行：其余部分的状态", "expert parallelism: states of everything else"]
 
 [[method]]
 kind = "exact"
 how = [
   "all-to-all 收发的张量的字节，除以一个进程全部 token 的隐藏状态字节",
-  "bytes of the tensors that an all-to-all sends and receives, over those of a rank's hidden states",
+  "bytes of the tensors that an all-to-all sends or receives, divided by those of the hidden states of a rank's tokens",
 ]
 [method.metrics]
-sent = ["", "派发：每个 token 发出几份", "dispatch: copies sent of each token"]
+sent = ["", "派发：每个 token 发出几份", "dispatch: copies sent per token"]
 received_balanced = ["", "均衡：最满的进程收到几份", "balanced: copies received on the fullest rank"]
 received_worst = ["", "全挤到一个进程：最满的收到几份", "all to one rank: copies received there"]
 received_least = ["", "全挤到一个进程：最空的收到几份", "all to one rank: copies received elsewhere"]
@@ -118,7 +118,7 @@ received_capacity = ["", "按容量补齐：每个进程收到几份", "padded t
 kind = "exact"
 how = [
   "全部 token 都选同样几个专家；超出容量而没有派发的份数除以总份数",
-  "all tokens choose the same experts; copies beyond the capacity, over all",
+  "all tokens choose the same experts; copies beyond the capacity, divided by all copies",
 ]
 [method.metrics]
 dropped_worst = ["", "最坏的路由：丢掉的份额", "worst routing: share dropped"]
@@ -126,32 +126,32 @@ dropped_worst = ["", "最坏的路由：丢掉的份额", "worst routing: share 
 [[method]]
 kind = "exact"
 how = [
-  "一个进程发起的传隐藏状态的 all-to-all 个数，前向与反向",
-  "all-to-alls of hidden states that a rank issues in forward and backward",
+  "一个进程在前向与反向里发起的、传隐藏状态的 all-to-all 的次数",
+  "all-to-alls of hidden states that a rank issues in the forward and the backward",
 ]
 [method.metrics]
-all_to_alls = ["", "一层的 all-to-all", "all-to-alls of a layer"]
-all_to_alls_checkpointed = ["", "整层检查点：一层的 all-to-all", "all-to-alls of a layer behind a checkpoint"]
+all_to_alls = ["", "一层的 all-to-all 次数", "all-to-alls of a layer"]
+all_to_alls_checkpointed = ["", "整层检查点：一层的 all-to-all 次数", "all-to-alls of a layer inside a checkpoint"]
 
 [[method]]
 kind = "bounded"
 how = [
   "fp32，不丢 token：输出、输入梯度、专家梯度逐元素相减取绝对值的最大值，两种路由",
-  "fp32, dropless: outputs and gradients of inputs and experts, largest difference of an element, both routings",
+  "fp32, dropless: largest difference in any element of the outputs and of the gradients of inputs and experts, both routings",
 ]
 bound = 1e-5
 reason = [
   "矩阵乘与求和的次序不同，差在 fp32 末几位；数值为个位数以内",
-  "products and sums are done in other orders: last places of fp32 of numbers of order one",
+  "products and sums are done in different orders, which changes the last digits of fp32; values are of order one",
 ]
 [method.metrics]
-difference = ["", "专家并行与单进程之差", "expert parallel against one process"]
+difference = ["", "专家并行与单进程之差", "difference between expert parallelism and one process"]
 
 [[method]]
 kind = "sampled"
 how = [
   "未训练的均匀路由：{tokens} 个 token 各随机选 {chosen} 个专家，数出超出容量的份数；{draws} 次的平均",
-  "an untrained, uniform router: {tokens} tokens choose {chosen} experts at random; copies beyond the capacity, mean of {draws} draws",
+  "an untrained, uniform router: {tokens} tokens choose {chosen} experts at random; share of copies beyond the capacity, mean of {draws} draws",
 ]
 [method.metrics]
 dropped_at_100 = ["", "容量系数 1：丢掉的份额", "capacity factor 1: share dropped"]
@@ -160,17 +160,17 @@ dropped_many_experts = ["", "容量系数 1.25，专家数乘八：丢掉的份�
 
 [figure.held]
 title = [
-  "{ranks} 个进程各持有什么，fp32：专家并行切掉状态，路由决定收到多少",
-  "What each of {ranks} ranks holds, fp32: expert parallelism cuts states, routing decides what arrives",
+  "{ranks} 个进程各持有什么，fp32：专家并行切分状态，路由决定收到多少",
+  "What each of {ranks} ranks holds, fp32: expert parallelism splits the states, routing decides how much arrives",
 ]
-x = {label = ["做法", "way"]}
+x = {label = ["做法", "method"]}
 y = {label = ["字节", "bytes"], unit = "B"}
 [figure.held.series]
-experts = ["bar", "专家的状态", "states of experts"]
+experts = ["bar", "专家的状态", "states of the experts"]
 arrived = ["bar", "收到的 token", "tokens that arrived"]
 [figure.held.places]
-replicated = ["不切", "replicated"]
-balanced = ["专家并行，均衡", "expert parallel, balanced"]
+replicated = ["不切", "not split"]
+balanced = ["专家并行，均衡", "expert parallelism, balanced"]
 worst = ["全挤到一个进程", "all to one rank"]
 capacity = ["同左，按容量补齐", "the same, padded to capacity"]
 
@@ -194,11 +194,13 @@ class Config:
     ranks: int = parameter(4, {"zh": "进程数 N", "en": "ranks N"}, 2, 8)
     experts: int = parameter(8, {"zh": "专家数 E", "en": "experts E"}, 2, 256)
     chosen: int = parameter(
-        2, {"zh": "每个 token 选中的专家数 k", "en": "experts of a token, k"}, 1, 8
+        2, {"zh": "每个 token 选中的专家数 k", "en": "experts per token, k"}, 1, 8
     )
-    width: int = parameter(64, {"zh": "模型宽度 h", "en": "width h"}, 16, 8192)
-    inner: int = parameter(32, {"zh": "专家的中间宽度 f", "en": "width of an expert, f"}, 8, 8192)
-    tokens: int = parameter(256, {"zh": "每个进程的 token 数", "en": "tokens of a rank"}, 16, 65536)
+    width: int = parameter(64, {"zh": "模型宽度 h", "en": "model width h"}, 16, 8192)
+    inner: int = parameter(
+        32, {"zh": "专家的中间宽度 f", "en": "inner width of an expert, f"}, 8, 8192
+    )
+    tokens: int = parameter(256, {"zh": "每个进程的 token 数", "en": "tokens per rank"}, 16, 65536)
     factor: float = parameter(1.25, {"zh": "容量系数 C", "en": "capacity factor C"}, 0.5, 8.0)
     draws: int = parameter(100, {"zh": "抽样次数", "en": "draws"}, 10, 1000)
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})

@@ -21,7 +21,7 @@ The measurement
     ``LiveMemory``, which follows every storage, has to agree with their sum.
 
 The result
-    The formulas to the byte, and bit for bit the same weights whether models are put away or not.
+    The formulas to the byte, and bit for bit the same weights whether models are moved away or not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.llama import Llama, Size, rotary, rotate
 
-TITLE: Text = {"zh": "RLHF 的显存：谁在什么时候驻留", "en": "RLHF memory: who is resident when"}
+TITLE: Text = {
+    "zh": "RLHF 的显存：哪个模型什么时候在卡上",
+    "en": "RLHF memory: which model is resident when",
+}
 QUESTION: Text = {
     "zh": "PPO、GRPO、DPO 的一步里，哪些模型必须同时在显存里？",
     "en": "Over a step of PPO, GRPO and DPO, which models have to be in memory at the same time?",
@@ -53,120 +56,120 @@ MEASURES = """
 kind = "exact"
 how = [
   "PPO 一步，全部驻留：该模型自己的存储的字节，除以它自己的参数个数",
-  "a step of PPO, all resident: bytes of a model's own storages over its own parameters",
+  "a step of PPO, all resident: bytes of a model's own storages, divided by its own parameters",
 ]
 [method.metrics]
 trained_states = ["B/param", "训练中的模型，更新前", "a model in training, before its update"]
-waiting_states = ["B/param", "要训练、但没轮到的模型", "a trained model that waits for its turn"]
+waiting_states = ["B/param", "要训练、正在等候的模型", "a model to be trained, waiting for its turn"]
 frozen_states = ["B/param", "只做前向的模型", "a model that only runs forward"]
 
 [[method]]
 kind = "exact"
 how = [
   "各模型的字节除以各自的参数个数，再相加；一步之中最满的时刻；不含 KV 缓存、激活与样本",
-  "bytes of each model over its own parameters, added up; fullest moment of a step; without KV cache, activations and samples",
+  "bytes of each model divided by its own parameters, added up; fullest moment of a step; without KV cache, activations and samples",
 ]
 [method.metrics]
 ppo_resident = ["B/param", "PPO，全部驻留", "PPO, all resident"]
 ppo_rollout_resident = ["B/param", "PPO，全部驻留，rollout 时", "PPO, all resident, during the rollout"]
-ppo_offloaded = ["B/param", "PPO，不用的都搬走", "PPO, the idle ones put away"]
-ppo_rollout_offloaded = ["B/param", "PPO，不用的都搬走，rollout 时", "PPO, the idle ones put away, during the rollout"]
+ppo_offloaded = ["B/param", "PPO，把不用的搬走", "PPO, idle models moved away"]
+ppo_rollout_offloaded = ["B/param", "PPO，把不用的搬走，rollout 时", "PPO, idle models moved away, during the rollout"]
 grpo_resident = ["B/param", "GRPO，全部驻留", "GRPO, all resident"]
 grpo_without_reference = ["B/param", "GRPO，KL 系数为零，全部驻留", "GRPO without a KL term, all resident"]
-grpo_offloaded = ["B/param", "GRPO，不用的都搬走", "GRPO, the idle ones put away"]
-dpo_resident = ["B/param", "DPO，两个模型都在", "DPO, both models"]
-dpo_precomputed = ["B/param", "DPO，参考的对数概率预先算好", "DPO, the reference's log-probs computed beforehand"]
-dpo_lora = ["B/param", "DPO 加 LoRA，参考就是关掉适配器的底座", "DPO with LoRA, the reference is the base without its adapters"]
+grpo_offloaded = ["B/param", "GRPO，把不用的搬走", "GRPO, idle models moved away"]
+dpo_resident = ["B/param", "DPO，参考模型也在卡上", "DPO, reference on the GPU"]
+dpo_precomputed = ["B/param", "DPO，参考模型的对数概率预先算好", "DPO, the reference's log-probs computed beforehand"]
+dpo_lora = ["B/param", "DPO 加 LoRA，参考模型就是关掉适配器的底座", "DPO with LoRA; the reference is the base without its adapters"]
 
 [[method]]
 kind = "exact"
 how = [
-  "PPO 与 GRPO 一步，不用的都搬走：拷到主机、拷回设备的字节，各模型除以自己的参数个数再相加",
-  "a step with the idle ones put away: bytes copied to and from the host, each model's over its own parameters, added up",
+  "PPO 与 GRPO 一步，把不用的搬走：拷到主机、拷回设备的字节，各模型除以自己的参数个数再相加",
+  "a step of PPO or GRPO with idle models moved away: bytes copied to and from the host, each model's divided by its own parameters, added up",
 ]
 [method.metrics]
-ppo_moved_in = ["B/param", "PPO：搬回设备", "PPO: brought to the device"]
-ppo_moved_out = ["B/param", "PPO：搬到主机", "PPO: put away"]
-grpo_moved_in = ["B/param", "GRPO：搬回设备", "GRPO: brought to the device"]
-grpo_moved_out = ["B/param", "GRPO：搬到主机", "GRPO: put away"]
+ppo_moved_in = ["B/param", "PPO：搬回设备", "PPO: moved back to the device"]
+ppo_moved_out = ["B/param", "PPO：搬到主机", "PPO: moved to the host"]
+grpo_moved_in = ["B/param", "GRPO：搬回设备", "GRPO: moved back to the device"]
+grpo_moved_out = ["B/param", "GRPO：搬到主机", "GRPO: moved to the host"]
 
 [[method]]
 kind = "exact"
 how = [
   "rollout 结束时这些张量的存储的字节，除以 token 数（含提示）",
-  "bytes of the storages of these tensors at the end of a rollout, over tokens, prompts included",
+  "bytes of the storages of these tensors at the end of a rollout, divided by tokens, prompts included",
 ]
 [method.metrics]
 kv_per_token = ["B/token", "KV 缓存，bf16", "KV cache, bf16"]
-kv_per_token_layer_head = ["B", "同上，每层、每个 KV 头、每单位头宽", "the same, a layer, key-value head and unit of its width"]
+kv_per_token_layer_head = ["B", "同上，每层、每个 KV 头、每单位头宽", "the same, per layer, key-value head and unit of head width"]
 
 [[method]]
 kind = "exact"
 how = [
-  "PPO：从打分留到训练的张量的字节，除以 token 数：编号、旧对数概率、参考对数概率、价值、奖励",
-  "PPO: bytes of what scoring leaves for training, over tokens: ids, old and reference log-probs, values, rewards",
+  "PPO：从打分留到训练的张量的字节，除以 token 数：token 编号、旧对数概率、参考对数概率、价值、奖励",
+  "PPO: bytes of what scoring leaves for training, divided by tokens: token ids, old and reference log-probs, values, rewards",
 ]
 [method.metrics]
-experience_per_token = ["B/token", "一个 token 的样本", "experience of a token"]
+experience_per_token = ["B/token", "样本，每个 token", "samples, per token"]
 
 [[method]]
 kind = "exact"
-how = ["留到训练的参考对数概率的字节，除以偏好对数", "bytes of reference log-probs kept for training, over pairs"]
+how = ["留到训练的参考对数概率的字节，除以偏好对数", "bytes of reference log-probs kept for training, divided by pairs"]
 [method.metrics]
-reference_per_pair = ["B", "DPO：一对偏好预先算好的参考对数概率", "DPO: reference log-probs of a pair"]
+reference_per_pair = ["B", "DPO：预先算好的参考对数概率，每对偏好", "DPO: precomputed reference log-probs, per pair"]
 
 [[method]]
 kind = "exact"
 how = ["逐位比较", "compared bit by bit"]
 [method.metrics]
-offload_equal = ["", "搬与不搬，一步之后的权重相同", "the same weights after a step, put away or not"]
-precomputed_equal = ["", "DPO：参考现算与预先算，一步之后的权重相同", "DPO: the same weights after a step, reference at once or beforehand"]
-lora_reference_equal = ["", "训练一步之后关掉适配器，输出与原模型相同", "after a step, without its adapters, the outputs of the original model"]
+offload_equal = ["", "搬与不搬，一步之后的权重相同", "moved away or not: the same weights after a step"]
+precomputed_equal = ["", "DPO：参考对数概率现算或预先算，一步之后的权重相同", "DPO, reference log-probs computed on the fly or beforehand: the same weights after a step"]
+lora_reference_equal = ["", "训练一步之后关掉适配器，输出与原模型相同", "adapters turned off after a step: the same outputs as the original model"]
 
 [[method]]
 kind = "exact"
 how = [
-  "每个阶段最满的时刻，LiveMemory 跟到的全部字节，等于各模型、KV 缓存、样本与步数计数器之和",
-  "at the fullest moment of each phase, all bytes that LiveMemory follows are those of models, KV cache, samples and step counters",
+  "每个阶段最满的时刻，LiveMemory 跟踪到的全部字节，等于各模型、KV 缓存、样本与步数计数器之和",
+  "at the fullest moment of each phase, all bytes that LiveMemory tracks equal those of models, KV cache, samples and step counters",
 ]
 [method.metrics]
-ledger_closes = ["", "账目对得上", "the ledger closes"]
+ledger_closes = ["", "每个阶段的字节都对得上", "the bytes of every phase add up"]
 
 [figure.lanes]
-title = ["PPO 一步：每个模型每参数占几个字节", "A step of PPO: bytes a parameter of each model"]
+title = ["PPO 一步：每个模型占几个字节/参数", "A step of PPO: bytes per parameter of each model"]
 x = {label = ["阶段", "phase"]}
 y = {label = ["模型", "model"]}
 [figure.lanes.series]
 weights = ["bar", "权重", "weights"]
-generating = ["bar", "权重，另有 KV 缓存", "weights, and a KV cache"]
+generating = ["bar", "权重，另有 KV 缓存", "weights, plus KV cache"]
 waiting = ["bar", "权重与优化器状态", "weights and optimizer states"]
-training = ["bar", "再加梯度", "and gradients"]
+training = ["bar", "权重、优化器状态与梯度", "weights, optimizer states and gradients"]
 [figure.lanes.places]
 resident = ["全部驻留", "all resident"]
-rollout = ["rollout", "rollout"]
+rollout = ["引擎", "engine"]
 actor = ["actor", "actor"]
 reference = ["参考", "reference"]
 critic = ["critic", "critic"]
 reward = ["奖励", "reward"]
-offloaded = ["不用就搬走", "idle ones put away"]
+offloaded = ["把不用的搬走", "idle moved away"]
 
 [figure.peaks]
-title = ["最满的时刻，各模型每参数的字节", "Bytes a parameter of each model at the fullest moment"]
+title = ["最满的一刻，各模型占的字节/参数", "Bytes per parameter of each model at the fullest moment"]
 x = {label = ["算法", "algorithm"]}
-y = {label = ["字节/参数", "bytes a parameter"], unit = "B/param"}
+y = {label = ["字节/参数", "bytes per parameter"], unit = "B/param"}
 [figure.peaks.series]
 actor = ["bar", "actor", "actor"]
 critic = ["bar", "critic", "critic"]
 reference = ["bar", "参考", "reference"]
 reward = ["bar", "奖励", "reward"]
-rollout = ["bar", "rollout", "rollout"]
+rollout = ["bar", "引擎", "engine"]
 [figure.peaks.places]
 ppo = ["PPO", "PPO"]
 grpo = ["GRPO", "GRPO"]
 dpo = ["DPO", "DPO"]
-dpo_precomputed = ["DPO 预先算", "DPO, precomputed"]
+dpo_precomputed = ["DPO 预先算完", "DPO, precomputed"]
 dpo_lora = ["DPO 加 LoRA", "DPO with LoRA"]
-ppo_offloaded = ["PPO 搬走", "PPO, put away"]
+ppo_offloaded = ["PPO 搬走", "PPO, moved away"]
 """  # noqa: E501 - a method is said on one line
 
 
@@ -175,13 +178,13 @@ class Config:
     """Llamas of ``layers`` layers; ``samples`` of ``prompt`` + ``response`` tokens."""
 
     layers: int = parameter(2, {"zh": "层数", "en": "layers"}, 1, 128)
-    width: int = parameter(64, {"zh": "模型宽度 h", "en": "width h"}, 16, 16384)
+    width: int = parameter(64, {"zh": "模型宽度 h", "en": "model width h"}, 16, 16384)
     heads: int = parameter(4, {"zh": "查询头数", "en": "query heads"}, 1, 128)
     kv_heads: int = parameter(2, {"zh": "KV 头数", "en": "key-value heads"}, 1, 128)
-    vocabulary: int = parameter(256, {"zh": "词表", "en": "vocabulary"}, 16, 200000)
+    vocabulary: int = parameter(256, {"zh": "词表大小", "en": "size of the vocabulary"}, 16, 200000)
     samples: int = parameter(4, {"zh": "样本数", "en": "samples"}, 2, 512)
-    prompt: int = parameter(8, {"zh": "提示的 token 数", "en": "tokens of a prompt"}, 1, 65536)
-    response: int = parameter(24, {"zh": "回答的 token 数", "en": "tokens of a response"}, 1, 65536)
+    prompt: int = parameter(8, {"zh": "提示的 token 数", "en": "tokens per prompt"}, 1, 65536)
+    response: int = parameter(24, {"zh": "回答的 token 数", "en": "tokens per response"}, 1, 65536)
     rank: int = parameter(4, {"zh": "LoRA 的秩", "en": "rank of LoRA"}, 1, 256)
     device: str = parameter("cpu", {"zh": "设备", "en": "device"})
     seed: int = parameter(0, {"zh": "随机种子", "en": "seed"}, 0, 2**31)
