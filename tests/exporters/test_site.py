@@ -308,7 +308,7 @@ def test_a_card_shows_what_comes_before_it_and_after(trees: dict[str, Element]) 
     chips = [each["data-card"] for each in rounding.all("header")[1].all("a", class_="pd-chip")]
     assert chips == ["float-bytes", "kahan-sum"]
     following = rounding.all("nav", class_="pd-next")[0].all("a", rel="next")
-    assert [each["href"] for each in following] == ["../../cards/kahan-sum/"]
+    assert [each["href"] for each in following] == ["../../cards/float-bytes/"]
 
 
 def test_a_report_of_an_error_names_the_card(card: Element) -> None:
