@@ -52,7 +52,8 @@ def test_zoom_and_pan_by_keys_wheel_and_buttons(visit: Open, path: str) -> None:
 def test_a_drag_pans_and_opens_nothing(visit: Open) -> None:
     """Pressing on a card and moving pulls the view along."""
     page = visit("graph/")
-    box = page.locator("a.pd-node").first.bounding_box()
+    node = page.locator('a.pd-node[data-card="fp16-bf16"]')  # near the top, where the view begins
+    box = node.bounding_box()
     assert box
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
@@ -60,7 +61,7 @@ def test_a_drag_pans_and_opens_nothing(visit: Open) -> None:
     page.mouse.move(x + 80, y + 30, steps=4)
     page.mouse.up()
     page.wait_for_timeout(100)
-    moved = page.locator("a.pd-node").first.bounding_box()
+    moved = node.bounding_box()
     assert moved
     assert abs(moved["x"] - box["x"] - 80) < 3
     assert page.url.split("?")[0].endswith("/graph/")
@@ -69,8 +70,8 @@ def test_a_drag_pans_and_opens_nothing(visit: Open) -> None:
 def test_a_click_opens_the_card(visit: Open) -> None:
     """A card in the graph is a link."""
     page = visit("graph/")
-    page.locator('a.pd-node[data-card="flash-attention"]').click()
-    page.wait_for_url("**/cards/flash-attention/**")
+    page.locator('a.pd-node[data-card="fp16-bf16"]').click()
+    page.wait_for_url("**/cards/fp16-bf16/**")
 
 
 def test_filters_mute_what_is_left_out(visit: Open) -> None:
@@ -100,12 +101,12 @@ def test_a_path_is_drawn_with_its_steps(visit: Open) -> None:
 def test_hover_lights_what_a_card_needs_and_unlocks(visit: Open) -> None:
     """Its arrows and the cards at their ends stand out."""
     page = visit("graph/")
-    page.locator('a.pd-node[data-card="activation-checkpointing"]').hover()
+    page.locator('a.pd-node[data-card="fp16-bf16"]').hover()
     lit = page.locator(".pd-edge.pd-lit").evaluate_all(
         "(all) => all.map(({ dataset }) => [dataset.from, dataset.to])"
     )
     assert lit
-    assert all("activation-checkpointing" in ends for ends in lit)
+    assert all("fp16-bf16" in ends for ends in lit)
     names = page.locator(".pd-node.pd-lit").evaluate_all("(all) => all.map((e) => e.dataset.card)")
     assert set(names) == {name for ends in lit for name in ends}
 
