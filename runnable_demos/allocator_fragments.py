@@ -133,7 +133,7 @@ tight_retries = [
   "a card 5% larger than the peak, default: retries with an emptied cache",
 ]
 tight_fails = ["", "同一张卡，默认：OOM", "the same card, default: out of memory"]
-tight_expandable_survives = ["", "同一张卡，expandable：跑完", "the same card, expandable: ends"]
+tight_expandable_survives = ["", "同一张卡，expandable：跑完", "the same card, expandable: finishes"]
 
 [[method]]
 kind = "measured"

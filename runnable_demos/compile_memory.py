@@ -86,7 +86,7 @@ block_inputs_saved = ["B", "一层，预算 0", "a layer, budget 0"]
 
 [[method]]
 kind = "exact"
-how = ["FlopCounterMode 计的一步矩阵乘 FLOPs", "FLOPs of a step's products, counted by FlopCounterMode"]
+how = ["FlopCounterMode 计的一步矩阵乘 FLOPs", "FLOPs of a step's matmuls, counted by FlopCounterMode"]
 [method.metrics]
 mincut_repeated = ["", "MLP，最小割多做的", "MLP, repeated with min-cut"]
 budget_90_repeated = ["", "MLP，预算 0.9 多做的", "MLP, repeated with a budget of 0.9"]
@@ -102,20 +102,20 @@ mincut_values = ["", "最小割留下的大张量", "large values that min-cut k
 eager_values = ["", "默认划分留下的大张量", "large values that the default partition keeps"]
 checkpoint_share = [
   "",
-  "检查点在编译之内：跨过的字节是输入的几倍",
-  "a checkpoint within the compiled function: bytes that cross, over those of the input",
+  "检查点在编译之内：留到反向的字节是输入的几倍",
+  "a checkpoint within the compiled function: bytes kept for the backward, over those of the input",
 ]
 checkpoint_again = [
   "",
   "检查点在编译之内：反向里重做的矩阵乘",
-  "a checkpoint within the compiled function: products run again in the backward",
+  "a checkpoint within the compiled function: matmuls run again in the backward",
 ]
 
 [[method]]
 kind = "exact"
 how = [
   "{layers} 层同样的 MLP 编译成一张图，小的真实张量，逐算子执行，实时字节的峰值，参数与输入除外；与 eager 之比",
-  "{layers} such MLPs as one graph, small real tensors, run operator by operator: live peak beside parameters and input, over that of eager",
+  "{layers} such MLPs as one graph, small real tensors, run operator by operator: peak of live bytes without parameters and input, over that of eager",
 ]
 [method.metrics]
 stack_mincut_peak = ["", "最小割的峰值", "peak with min-cut"]
@@ -157,8 +157,8 @@ graphs_held = [
 
 [figure.crossing]
 title = [
-  "哪些值跨过前向与反向：数字是输入的几倍（bf16）",
-  "Which values cross from forward to backward: numbers are multiples of the input (bf16)",
+  "哪些值从前向留到反向：数字是输入的几倍（bf16）",
+  "Which values are kept from forward to backward: numbers are multiples of the input (bf16)",
 ]
 x = {label = ["怎样划分", "how it is partitioned"]}
 y = {label = ["值", "value"]}
