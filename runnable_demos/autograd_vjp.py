@@ -353,9 +353,20 @@ def jacobian_flops(config: Config, outputs: int) -> tuple[float, float]:
 # --- bytes ---------------------------------------------------------------------------------------
 
 
+class Memory(LiveMemory):
+    """Live bytes, without the zeros that stand for a tangent that is none: they have a size and take no bytes."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is torch.ops.aten._efficientzerotensor.default:
+            return func(*args, **(kwargs or {}))
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
 def peak(p: Problem, way: Callable[[], object]) -> float:
     """The most that is alive at once beside what was there, in activations of a layer."""
-    with LiveMemory() as memory:
+    with Memory() as memory:
         way()
     return memory.peak / p.activation
 
