@@ -117,7 +117,7 @@ error = ["", "五种配法的梯度：最大相对误差", "gradients under the 
 kind = "computed"
 how = [
   "70B、64 张卡、每步 32 条序列，逐一代入同样的公式，TP×CP 不出一台机器；时间为计算加通信，4 成峰值算力，不含注意力核心",
-  "70B on 64 GPUs, 32 sequences a step, the same formulas plan by plan, TP×CP within a node; time is computation and traffic, at 40% of peak, without the attention core",
+  "70B on 64 GPUs, 32 sequences a step, the same formulas plan by plan, TP×CP within a node; time is computation and traffic, at 40% of the rated FLOP/s, without the attention core",
 ]
 [method.metrics]
 plans = ["", "能整除的配法总数", "plans that divide evenly"]

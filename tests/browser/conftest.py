@@ -100,6 +100,7 @@ def visit(chromium: playwright.Browser, built: Built) -> Iterator[Open]:
         )
         contexts.append(context)
         context.set_default_timeout(10_000)
+        context.set_default_navigation_timeout(60_000)  # the handbook is one large file
         context.add_init_script(REPORT)
         page = context.new_page()
 

@@ -57,10 +57,13 @@ class _Window:
 
 
 def _flat(nodes: Any, within: int | None = None) -> Iterator[tuple[int, Any, int | None]]:
-    """Each node of the profiler's tree: its time, itself, and when the operation around it began."""
+    """Each node of the profiler's tree: its time, itself, and when the operation around it began.
+
+    What gloo copies on its own thread, after the operation has returned, is an operation as well.
+    """
     for node in nodes:
         yield node.start_time_ns, node, within
-        own = within is None and node.name == OPERATION
+        own = within is None and (node.name == OPERATION or node.name.startswith("gloo:"))
         yield from _flat(node.children, node.start_time_ns if own else within)
 
 
@@ -88,7 +91,7 @@ def _peaks(window: _Window) -> tuple[int, int]:
             continue
         address, size = node.typed[1].ptr, node.typed[1].alloc_size
         if size > 0:
-            returned = within is not None and address in results[within]
+            returned = within is not None and address in results.get(within, ())
             seen = within is None or (returned and last[within, address] == time)
             taken[address] = size, seen
             now += size

@@ -41,6 +41,8 @@ SCRATCH = {
 }
 RANKS = {"fsdp", "zero_stages", "pipeline_schedule"}
 """Demos that measure in ranks of their own."""
+REPLAYED = {"allocator_fragments"}
+"""Demos that replay requests traced on fake tensors; nothing is allocated, and no meter is read."""
 REAL_MODELS_TOO_LARGE = {"forecast"}
 """Demos that forecast models on fake tensors, and ``compare`` small ones with a real run of the same."""
 
@@ -67,7 +69,7 @@ def measures_live_bytes() -> list[str]:
         for name in discovery.discover(FOLDER)
         if "LiveMemory" in (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     }
-    return sorted(claimed() | using)
+    return sorted((claimed() | using) - REPLAYED)
 
 
 @cache
