@@ -275,7 +275,7 @@ def test_every_fault_of_the_base_comes_in_one_run(base: Path, edit: Edit) -> Non
     """Encoding, syntax, graph and claims are all reported at once, sorted."""
     edit("numerics/rounding.md", "related: [float-bytes]", "related: [nothing]")
     edit("numerics/float-bytes.md", "[8 B](claim:", "[9 B](claim:")
-    edit("modules.yml", "kahan-sum, pairwise-sum,", "kahan-sum, pairs,")
+    edit("modules.yml", "kahan-sum, pairwise-sum]", "kahan-sum, pairs]")
     (base / "cards/numerics/latin.md").write_bytes("é".encode("latin-1"))
     (base / "cards/numerics/large.md").write_bytes(b"a" * 10_000_000)
     (base / "cards/numerics/empty.md").touch()
