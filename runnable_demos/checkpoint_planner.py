@@ -534,11 +534,7 @@ def run(config: Config, progress: Progress) -> Result:
         any(own.peak <= other.peak and own.flops <= other.flops for own in real)
         for other in partitioned
     )
-    half = layerwise[shares.index(0.5)]
-    within = [own.flops for own in real if own.peak <= half.peak]
-    found["peak_layerwise"] = half.peak
-    found["overhead_layerwise"] = half.flops / step_without
-    found["overhead_within"] = min(within, default=real[-1].flops) / step_without
+    add_layerwise(layerwise[shares.index(0.5)], real, step_without, found)
 
     progress(0.8, "brute force")
     found["equals_brute_force"] = agrees_with_brute_force(config.random_cases, config.seed)
@@ -555,6 +551,14 @@ def run(config: Config, progress: Progress) -> Result:
     draw_plans(n, best, profiles, found)
     progress(1.0, "done")
     return found.result()
+
+
+def add_layerwise(half: Forecast, real: Sequence[Forecast], step: int, found: Mechanisms) -> None:
+    """Half of PyTorch's own budget, layer by layer, beside the frontier within the same peak."""
+    within = [own.flops for own in real if own.peak <= half.peak]
+    found["peak_layerwise"] = half.peak
+    found["overhead_layerwise"] = half.flops / step
+    found["overhead_within"] = min(within, default=real[-1].flops) / step
 
 
 def frontier_line(name: str, costs: Iterable[Forecast], step: int) -> Line:

@@ -9,6 +9,10 @@ from itertools import combinations, pairwise
 
 import pytest
 import torch
+from functorch.compile import aot_module, nop
+from torch import nn
+from torch._functorch import config as functorch_config
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from runnable_demos import checkpoint_planner
 from runnable_demos.checkpoint_planner import (
@@ -32,6 +36,7 @@ from runnable_demos.checkpoint_planner import (
 from runnable_demos.lab.measure import count_flops
 from runnable_demos.lab.mechanisms import Lanes
 from runnable_demos.models.stacks import run_layers
+from tests.demos.tracker import tracked_peak
 
 
 def simulate(
@@ -169,6 +174,24 @@ def test_the_demo_finds_its_own_claims_true() -> None:
     assert metrics["peak_layerwise"] < metrics["peak_kept"]
 
 
+def by_the_tracker(layers: list[UnevenBlock], batch: int, width: int) -> int:
+    """The peak with a graph of each layer and half of PyTorch's own budget, by PyTorch's own tracker."""
+    with functorch_config.patch(activation_memory_budget=0.5):
+        graphs = nn.Sequential(
+            *(
+                aot_module(
+                    layer,
+                    fw_compiler=nop,
+                    bw_compiler=nop,
+                    partition_fn=min_cut_rematerialization_partition,
+                )
+                for layer in layers
+            )
+        )
+        graphs(torch.ones(batch, width, requires_grad=True)).sum().backward()  # compiles
+        return tracked_peak(graphs, layers, (batch, width))
+
+
 @cache
 def by_all_plans() -> dict[str, float]:
     """Every plan is applied and its peak read; what it repeats is a sum of products by hand."""
@@ -206,6 +229,8 @@ def by_all_plans() -> dict[str, float]:
     leanest = (lowest, min(f for p, f in points if p == lowest))
     cheapest = min(f for p, f in points if p <= root[0])
     planned = (min(p for p, f in points if f == cheapest), cheapest)
+    layerwise = by_the_tracker(layers, config.batch, widths[0])
+    within = min(f for p, f in points if p <= layerwise)
     named = {"each_block": each, "root": root, "leanest": leanest, "planned": planned}
     undominated = {
         p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)
@@ -215,6 +240,8 @@ def by_all_plans() -> dict[str, float]:
         **{f"overhead_{name}": flops / whole_step for name, (_, flops) in named.items()},
         "peak_kept": kept,
         "peak_whole": one[0],
+        "peak_layerwise": layerwise,
+        "overhead_within": within / whole_step,
         "plans_on_frontier": len(undominated),
     }
 
