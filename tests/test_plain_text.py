@@ -21,10 +21,10 @@ from generator.render.plain_text import plain_label, plain_math, plain_text
 from generator.tex.commands import table
 
 ROOT = Path(__file__).parents[1]
-OPERATORS = {"log", "exp", "max", "min", "arg", "mod", "ln"}
+OPERATORS = {"log", "exp", "max", "min", "arg", "mod", "ln", "tanh"}
 """Names that TeX sets as words, and that are words to a reader, too."""
 MORE_OPERATORS = {
-    "lg", "sup", "inf", "lim", "limsup", "liminf", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin",
+    "lg", "sup", "inf", "lim", "limsup", "liminf", "sin", "cos", "tan", "sinh", "cosh", "arcsin",
     "arccos", "arctan", "det", "dim", "ker", "gcd", "deg", "Pr",
 }  # fmt: skip
 """Those that no card says yet."""
