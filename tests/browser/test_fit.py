@@ -203,7 +203,7 @@ def test_links_in_text_differ_by_more_than_colour(visit: Open, built: Built) -> 
 def test_every_answer_is_on_paper(visit: Open, tmp_path, path: str) -> None:
     """The words of each follow-up's answer stand in the printed file, and the page is as it was afterwards.
 
-    Of the handbook this card is printed alone: a file of all cards is more than Chromium's protocol hands over.
+    Of the handbook this card is printed alone: with 44 cards, Chromium answers that printing all of them failed.
     """
     page = visit(path, mode="en")
     page.evaluate(

@@ -108,14 +108,6 @@ def _peaks(window: _Window) -> tuple[int, int]:
     return peak, tensors
 
 
-def _address(storage: torch.UntypedStorage) -> int | None:
-    """Where it lies; ``None`` for the storage of a wrapper of ``torch.func``, which has no memory of its own."""
-    try:
-        return storage.data_ptr()
-    except RuntimeError:
-        return None
-
-
 @contextmanager
 def audited() -> Iterator[list[Reading]]:
     """Every ``LiveMemory`` within the context is read by the allocator as well.
@@ -155,9 +147,7 @@ def audited() -> Iterator[list[Reading]]:
         with torch._C._profiler._RecordFunctionFast(OPERATION):
             out = own["__torch_dispatch__"](live, *arguments)
         returned |= {
-            address
-            for storage in _storages(out)
-            if storage.device.type == "cpu" and (address := _address(storage)) is not None
+            storage.data_ptr() for storage in _storages(out) if storage.device.type == "cpu"
         }
         return out
 
