@@ -116,6 +116,7 @@ def test_a_tab_that_hears_nothing_reads_before_it_writes(visit: Open, built: Bui
     for rating in (1, 2):
         rate(one, rating)
         rate(other, rating + 2)
+    one.wait_for_function("JSON.parse(localStorage.getItem('proofdeck.study')).log.length === 4")
     assert sorted(rating for _, rating, _ in kept(one)["log"]) == [1, 2, 3, 4]
 
 
