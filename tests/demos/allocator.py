@@ -114,6 +114,9 @@ def audited() -> Iterator[list[Reading]]:
 
     Those on fake tensors are left out, as there is nothing to allocate. What a demo registers was
     there before; where it was not, the meter had missed it, and the readings differ.
+
+    Products are BLAS's, which takes its scratch from nobody's allocator. oneDNN, to which PyTorch sends
+    them on some processors alone, takes it from PyTorch's.
     """
     readings: list[Reading] = []
     windows: dict[LiveMemory, _Window] = {}
@@ -176,7 +179,8 @@ def audited() -> Iterator[list[Reading]]:
     for name, patch in zip(own, patches, strict=True):
         setattr(LiveMemory, name, patch)
     try:
-        yield readings
+        with torch.backends.mkldnn.flags(enabled=False, allow_tf32=False):
+            yield readings
     finally:
         for name, original in own.items():
             setattr(LiveMemory, name, original)
