@@ -26,19 +26,17 @@ The result
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, UntypedStorage, nn
+from torch import UntypedStorage, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.overrides import TorchFunctionMode
 
 from runnable_demos.lab.findings import Line
-from runnable_demos.lab.measure import fake, saved_tensors
+from runnable_demos.lab.measure import fake, saved_tensors, storage_key
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.lab.operators import Entry, Operators
 from runnable_demos.models.llama import (
     DEFAULT,
     LLAMA_7B,
@@ -318,46 +316,6 @@ def operators(how: Norm) -> list[tuple[str, str]]:
     ]
 
 
-@dataclass(slots=True)
-class Entry:
-    """A function that was called, and the tensors that it saved."""
-
-    function: str
-    tensors: list[Tensor] = field(default_factory=list)
-
-
-class Operators(TorchFunctionMode):
-    """Notes which torch function saves which tensors, those of ``exclude`` apart."""
-
-    def __init__(self, exclude: Iterable[Tensor]) -> None:
-        super().__init__()
-        self.excluded = {_key(tensor) for tensor in exclude}
-        self.calls = [Entry("")]
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the function; what is packed meanwhile is its own, and afterwards nobody's."""
-        self.calls.append(Entry(func.__name__))
-        out = func(*args, **(kwargs or {}))
-        self.calls.append(Entry(""))
-        return out
-
-    def pack(self, tensor: Tensor) -> Tensor:
-        """A hook of autograd: one tensor is being saved."""
-        with torch._C.DisableTorchFunction():  # what the hook calls is no operator of the layer
-            if _key(tensor) not in self.excluded:
-                self.calls[-1].tensors.append(tensor.detach())
-            return tensor.detach()
-
-    @property
-    def entries(self) -> list[Entry]:
-        """The calls that saved something."""
-        return [call for call in self.calls if call.tensors]
-
-
-def _key(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
 def entries(size: Size, s: int, how: Norm) -> list[Entry]:
     """What each operator of a layer saves of one sequence, on fake tensors."""
     with fake():
@@ -385,7 +343,7 @@ def ledger(size: Size, s: int, how: Norm, first: int) -> tuple[list[Span], list[
             drawn: set[int] = set()
         row = first + len(rows) - 1
         for tensor in entry.tensors:
-            key, storage = _key(tensor), tensor.untyped_storage()
+            key, storage = storage_key(tensor), tensor.untyped_storage()
             if key in drawn:
                 continue
             drawn.add(key)

@@ -27,7 +27,6 @@ The measurement
 
 from __future__ import annotations
 
-import weakref
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,7 +38,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from runnable_demos.lab.findings import Line
-from runnable_demos.lab.measure import fake
+from runnable_demos.lab.lives import when_freed
+from runnable_demos.lab.measure import fake, storage_key
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.llama import Llama, Size
@@ -526,12 +526,11 @@ class Trace(TorchDispatchMode):
         """Run the operation, and note what it made."""
         out = func(*args, **(kwargs or {}))
         for t in tree_leaves(out):
-            if isinstance(t, Tensor) and t.untyped_storage()._cdata not in self.alive:
-                storage = t.untyped_storage()
+            if isinstance(t, Tensor) and storage_key(t) not in self.alive:
                 self.made += 1
-                self.alive.add(storage._cdata)
-                self.events.append((self.made, storage.nbytes()))
-                weakref.finalize(storage, self._gone, storage._cdata, self.made)
+                self.alive.add(storage_key(t))
+                self.events.append((self.made, t.untyped_storage().nbytes()))
+                when_freed(t, self._gone, storage_key(t), self.made)
         return out
 
     def _gone(self, key: int, number: int) -> None:

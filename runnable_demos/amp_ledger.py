@@ -31,7 +31,6 @@ The measurement
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,7 +42,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab.findings import Findings, Line
-from runnable_demos.lab.measure import LiveMemory, Saved, fake, saved_tensors
+from runnable_demos.lab.lives import when_freed
+from runnable_demos.lab.measure import LiveMemory, Saved, fake, saved_tensors, storage_key
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block, GPTSize, make_tokens
@@ -395,7 +395,7 @@ class CopyWatch(TorchDispatchMode):
     def __init__(self, blocks: Sequence[nn.Module]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.owner = {
-            int(p.untyped_storage()._cdata): number
+            storage_key(p): number
             for number, block in enumerate(blocks, start=1)
             for p in block.parameters()
             if p.dim() == 2
@@ -411,9 +411,9 @@ class CopyWatch(TorchDispatchMode):
         """Run the operation; follow what it makes where it casts a weight."""
         out = func(*args, **(kwargs or {}))
         if func is torch.ops.aten._to_copy.default and out.dtype is torch.bfloat16:
-            block = self.owner.get(int(args[0].untyped_storage()._cdata))
+            block = self.owner.get(storage_key(args[0]))
             if block:
-                weakref.finalize(out.untyped_storage(), self._freed, block, len(self.actions))
+                when_freed(out, self._freed, block, len(self.actions))
         return out
 
     def _freed(self, block: int, born: int) -> None:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from runnable_demos.lab.findings import Line
+from runnable_demos.lab.lives import Lives
 from runnable_demos.lab.measure import LiveMemory, count_flops, saved_tensors
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
@@ -353,20 +354,9 @@ def jacobian_flops(config: Config, outputs: int) -> tuple[float, float]:
 # --- bytes ---------------------------------------------------------------------------------------
 
 
-class Memory(LiveMemory):
-    """Live bytes, without the zeros that stand for a tangent that is none: they have a size and take no bytes."""
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if func is torch.ops.aten._efficientzerotensor.default:
-            return func(*args, **(kwargs or {}))
-        return super().__torch_dispatch__(func, types, args, kwargs)
-
-
 def peak(p: Problem, way: Callable[[], object]) -> float:
     """The most that is alive at once beside what was there, in activations of a layer."""
-    with Memory() as memory:
+    with LiveMemory() as memory:
         way()
     return memory.peak / p.activation
 
@@ -452,26 +442,6 @@ def add_bytes(config: Config, found: Mechanisms) -> None:
 # --- when each output is alive -------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Lives:
-    """Follows the layers' outputs through the actions of a pass; an action is a layer, forward or backward."""
-
-    action: int = 0
-    ended: list[tuple[int, int, int]] = field(default_factory=list)
-    """The layer, the action in which its output is made, that in which it is freed; from 1 on."""
-
-    def begin(self, *_: object) -> None:
-        """The next action."""
-        self.action += 1
-
-    def follow(self, layer: int, tensor: Tensor) -> None:
-        """Note when ``tensor``, made in this action, dies."""
-        weakref.finalize(tensor.untyped_storage(), self._end, layer, self.action)
-
-    def _end(self, layer: int, born: int) -> None:
-        self.ended.append((layer, born, self.action))
-
-
 def lives_of_vjp(p: Problem) -> Lives:
     """Forward, then backward; a layer's backward begins when the gradient of its output arrives."""
     lives = Lives()
@@ -502,8 +472,8 @@ def lives_of_jvp(p: Problem) -> Lives:
 
 def spans(lives: Lives, first: int, kind: str) -> Iterator[Span]:
     """One for each output."""
-    for layer, born, gone in sorted(lives.ended):
-        yield Span(first + layer, kind, born - 1, gone)
+    for life in sorted(lives.ended, key=lambda life: life.what):
+        yield Span(first + int(life.what), kind, life.born - 1, life.gone)
 
 
 def draw_held(found: Mechanisms) -> None:

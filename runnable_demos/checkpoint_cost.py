@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from statistics import median
-from time import perf_counter, process_time
 from typing import Any
 
 import torch
@@ -45,6 +44,7 @@ from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import count_flops, fake
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.lab.timing import seconds
 from runnable_demos.models.gpt import Block
 from runnable_demos.models.stacks import (
     Forward,
@@ -390,30 +390,20 @@ def timed_block(config: Config) -> tuple[int, int, int]:
 def time_overhead(config: Config) -> float:
     """Seconds added by a checkpoint a block over a step without, medians of ``repeats``.
 
-    On the CPU they are the process's own, so that what else runs there counts for less. A GPU has to
-    be kept busy: small blocks would time the launches of its kernels.
+    A GPU has to be kept busy: small blocks would time the launches of its kernels.
     """
-    on_gpu = config.device == "cuda"
     hidden, tokens, heads = timed_block(config)
     blocks = [Block(hidden, heads).to(config.device) for _ in range(4)]
     x = draw_input((1, tokens, hidden), config.device)
 
-    clock = perf_counter if on_gpu else process_time
-
-    def seconds(forward: Forward) -> float:
-        if on_gpu:
-            torch.cuda.synchronize()
-        begin = clock()
-        forward(x).sum().backward()
-        if on_gpu:
-            torch.cuda.synchronize()
-        return clock() - begin
+    def taken(forward: Forward) -> float:
+        return seconds(lambda: forward(x).sum().backward(), config.device)
 
     plain = partial(run_layers, blocks)
     # As PyTorch does it by default, the generator's state kept and set again.
     each = partial(run_segments, blocks, (1,) * len(blocks), preserve_rng_state=True)
-    seconds(plain), seconds(each)  # the first calls initialise
-    times = [(seconds(plain), seconds(each)) for _ in range(config.repeats)]
+    taken(plain), taken(each)  # the first calls initialise
+    times = [(taken(plain), taken(each)) for _ in range(config.repeats)]
     return median(t for _, t in times) / median(t for t, _ in times) - 1
 
 

@@ -36,7 +36,6 @@ The result
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -47,6 +46,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from runnable_demos.lab.findings import Line
+from runnable_demos.lab.lives import when_freed
 from runnable_demos.lab.measure import LiveMemory
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
@@ -401,7 +401,7 @@ class Traced(Reversal):
         def end() -> None:
             self.stays.append(Stay(start, born, len(self.log)))
 
-        weakref.finalize(x.untyped_storage(), end)
+        when_freed(x, end)
         super().reverse(x, start, stop, s)
 
 

@@ -29,21 +29,15 @@ The result
 
 from __future__ import annotations
 
-import itertools
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import isqrt
-from typing import Any
-
-import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from runnable_demos.lab.findings import Line
-from runnable_demos.lab.mechanisms import Mechanisms, Span
+from runnable_demos.lab.mechanisms import Mechanisms
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.lifetimes import lifetimes, spans
 from runnable_demos.models.stacks import (
     Activation,
     Layer,
@@ -54,7 +48,6 @@ from runnable_demos.models.stacks import (
     run_segments,
     step_flops,
 )
-from runnable_demos.models.tracing import Event, trace_step
 
 TITLE: Text = {"zh": "检查点间隔", "en": "Checkpoint spacing"}
 QUESTION: Text = {
@@ -284,103 +277,16 @@ SMALL = 9
 """Layers whose lifetimes are drawn: a square, and few enough for a row each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
-    """``x_layer`` is alive from within action ``born`` until within action ``gone``, from 1 on."""
-
-    layer: int
-    born: int
-    gone: int
-
-
-class Lives(TorchDispatchMode):
-    """Follows the storages of x_0 … x_L, the outputs of ReLUs, through the actions of a step.
-
-    A recomputation stops within its last ReLU, whose output no layer returns: it is seen here alone.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.action = self.layer = 0
-        self.alive: dict[int, tuple[int, int]] = {}
-        self.ended: list[Life] = []
-
-    def begin(self, layer: int) -> None:
-        """The next action, at ``layer``."""
-        self.action += 1
-        self.layer = layer
-
-    def follow(self, layer: int, x: Tensor) -> None:
-        """Note when ``x`` dies, unless it is followed already."""
-        storage = x.untyped_storage()
-        key = int(storage._cdata)
-        if key not in self.alive:
-            self.alive[key] = (layer, self.action)
-            weakref.finalize(storage, lambda: self._end(key))
-
-    def _end(self, key: int) -> None:
-        self.ended.append(Life(*self.alive.pop(key), self.action))
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operation; within an action a ReLU's output is its layer's."""
-        out = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.relu.default and self.action:
-            self.follow(self.layer, out)
-        return out
-
-
-class Followed(nn.Module):
-    """A layer that tells ``lives`` when it runs, and when its gradient arrives."""
-
-    def __init__(self, number: int, layer: nn.Module, lives: Lives) -> None:
-        super().__init__()
-        self.number, self.layer, self.lives = number, layer, lives
-
-    def forward(self, x: Tensor) -> Tensor:
-        """That of the layer."""
-        if not torch.is_grad_enabled():  # before the step begins
-            return self.layer(x)  # type: ignore[no-any-return]
-        self.lives.begin(self.number)
-        if self.number == 1:
-            self.lives.follow(0, x)
-        y: Tensor = self.layer(x)
-        y.register_hook(lambda _: self.lives.begin(self.number))
-        return y
-
-
-def lifetimes(lengths: Sequence[int], config: Config) -> tuple[list[Event], list[Life]]:
-    """All actions of a step with segments of ``lengths``, and when each x is alive."""
-    lives = Lives()
-    layers = [Layer(config.width).to(config.device) for _ in range(sum(lengths))]
-    followed = [Followed(number, layer, lives) for number, layer in enumerate(layers, start=1)]
-    with lives:
-        _, log = trace_step(followed, lengths, (config.batch, config.width), config.device)
-    return log, sorted(lives.ended, key=lambda life: (life.layer, life.born))
-
-
-def spans(log: Sequence[Event], lives: Sequence[Life], first: int) -> list[Span]:
-    """A row of actions, ``first``, and below it a row for each x."""
-    found = []
-    for moment, run in itertools.groupby(enumerate(log), key=lambda each: each[1].moment):
-        actions = list(run)
-        ends = [actions[at][1].layer for at in (0, -1)]
-        label = "–".join(dict.fromkeys(map(str, ends)))
-        found.append(Span(first, moment, actions[0][0], actions[-1][0] + 1, label))
-    backward = next(at for at, event in enumerate(log, start=1) if event.moment == "backward")
-    for life in lives:
-        again = log[life.born - 1].moment == "recompute"
-        kind = "rebuilt" if again else "held" if life.gone >= backward else "dropped"
-        found.append(Span(first + 1 + life.layer, kind, life.born - 1, life.gone))
-    return found
-
-
 def draw_lifetimes(config: Config, found: Mechanisms) -> None:
     """A short, the best and the longest segment, one below another, over the same actions."""
     xs = range(SMALL + 1)
     ways = {"short": 1, "best": isqrt(SMALL), "long": SMALL}
     parts = []
     for number, k in enumerate(ways.values()):
-        parts += spans(*lifetimes(equal_segments(SMALL, k), config), number * (1 + len(xs)))
+        layers = [Layer(config.width).to(config.device) for _ in range(SMALL)]
+        shape = config.batch, config.width
+        log, lives = lifetimes(layers, equal_segments(SMALL, k), shape, config.device)
+        parts += spans(log, lives, number * (1 + len(xs)), "held")
     found.lanes("lifetimes", parts, rows=[row for name in ways for row in (name, *xs)])
 
 

@@ -48,6 +48,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointError, checkpoint, set_checkpoint_early_stop
 
 from runnable_demos.lab.findings import Findings, Line
+from runnable_demos.lab.lives import when_freed
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 from runnable_demos.models.gpt import Block
@@ -564,7 +565,7 @@ class Watch(TorchDispatchMode):
         def end() -> None:
             self.kept[name] = (begin, self.now)
 
-        weakref.finalize(tensor.untyped_storage(), end)
+        when_freed(tensor, end)
 
 
 @contextmanager

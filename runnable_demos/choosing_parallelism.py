@@ -29,11 +29,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -43,6 +42,23 @@ from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import saved_tensors, storage_bytes
 from runnable_demos.lab.mechanisms import Box, Mechanisms
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.divided import SHARED, Part, cut, members, place
+from runnable_demos.models.plans import (
+    GPUS,
+    LLAMA,
+    NODE,
+    Job,
+    Plan,
+    cost,
+    fits,
+    layer,
+    local,
+    peak,
+    plans,
+    sent,
+    step,
+)
+from runnable_demos.models.split import Group
 
 TITLE: Text = {"zh": "并行怎么配", "en": "Choosing parallelism"}
 QUESTION: Text = {
@@ -189,185 +205,8 @@ class Config:
 PRESETS = {"small": Config(layers=2, width=16, length=8), "full": Config()}
 
 
-# --- formulas ------------------------------------------------------------------------------------
+# --- four ranks, divided -------------------------------------------------------------------------
 
-
-class Plan(NamedTuple):
-    """How many ranks share what; their product but for ``ep``, which divides ``dp``, is all devices."""
-
-    tp: int = 1
-    cp: int = 1
-    pp: int = 1
-    dp: int = 1
-    ep: int = 1
-    zero: int = 1
-
-
-class Job(NamedTuple):
-    """A model, a sequence, how many of them a step takes, and bytes an element of each state."""
-
-    layers: int
-    width: int
-    heads: int
-    keys: int  # heads of keys and values
-    depth: int  # width of a head
-    inner: int  # width of the MLP, or of an expert
-    length: int
-    batch: int
-    vocabulary: int = 0
-    experts: int = 0
-    chosen: int = 1
-    weight: int = 4
-    gradient: int = 4
-    optimizer: int = 8
-    element: int = 4
-    statistics: int = 0  # bytes a head and token that attention keeps
-
-
-def local(job: Job, plan: Plan) -> tuple[float, float]:
-    """Parameters of a rank: those that all replicas have, and those of its experts."""
-    matrices = 2 * job.width * job.depth * (job.heads + job.keys)
-    mlp = 3 * job.width * job.inner
-    dense = (matrices + (0 if job.experts else mlp)) / plan.tp + 2 * job.width
-    ends = 2 * job.vocabulary * job.width / (plan.tp * plan.pp)  # embedding and head, taken as even
-    return job.layers / plan.pp * dense + ends, job.layers / plan.pp * job.experts / plan.ep * mlp
-
-
-def states(job: Job, plan: Plan) -> float:
-    """Bytes of weights, gradients and optimizer states on a rank."""
-    total, n = 0.0, plan.dp * plan.cp
-    for parameters, sharing in zip(local(job, plan), (n, n // plan.ep), strict=True):
-        whole = 0 if plan.zero == 3 else job.weight + job.gradient
-        cut = job.optimizer if plan.zero < 3 else job.weight + job.gradient + job.optimizer
-        total += parameters * (whole + cut / sharing)
-    return total
-
-
-def layer(job: Job, plan: Plan) -> float:
-    """Bytes that a layer saves on a rank for one micro-batch."""
-    heads, h = job.heads * job.depth, job.width
-    saved = 3 * h + 2 * heads + 2 * job.keys * job.depth + (4 * job.inner + h) * job.chosen
-    a_token = job.element * saved + 8 + job.statistics * job.heads  # two norms' fp32 deviations
-    return a_token * job.length / (plan.tp * plan.cp)
-
-
-def activations(job: Job, plan: Plan) -> float:
-    """Bytes that the first stage saves under 1F1B."""
-    return layer(job, plan) * job.layers / plan.pp * min(job.batch // plan.dp, plan.pp)
-
-
-def sent(job: Job, plan: Plan) -> dict[str, float]:
-    """Bytes that a rank of the first stage sends in a step, by group."""
-    m, depth, e = job.batch // plan.dp, job.layers / plan.pp, job.element
-    rows, h, n = job.length / plan.cp, job.width, plan.dp * plan.cp
-    ring = {k: (k - 1) / k for k in (plan.tp, plan.cp, plan.ep, n, n // plan.ep)}
-    dense, experts = local(job, plan)
-    passes = (m * 2, m) if plan.zero == 3 else (1, 1)  # of weights, of gradients
-    both = passes[0] * job.weight + passes[1] * job.gradient
-    norms = 2 * 2 * h * depth * job.gradient * ring[plan.tp]
-    kv = 2 * job.keys * job.depth * job.length / plan.tp
-    return {
-        "tp": m * depth * (5 if job.experts else 10) * e * rows * h * ring[plan.tp] + norms,
-        "cp": m * depth * 3 * e * kv * ring[plan.cp],
-        "pp": m * e * rows * h / plan.tp if plan.pp > 1 else 0,
-        "ep": m * depth * 4 * e * rows / plan.tp * h * job.chosen * ring[plan.ep],
-        "dp": both * dense * ring[n],
-        "edp": both * experts * ring[n // plan.ep],
-    }
-
-
-# --- the chooser ---------------------------------------------------------------------------------
-
-LLAMA = Job(80, 8192, 64, 8, 128, 28672, 8192, 32, 128256, 0, 1, 2, 2, 12, 2, 4)
-"""Llama 3 70B in mixed precision, one sequence of its full length a micro-batch, 32 a step."""
-GPUS, NODE, MEMORY, FLOPS, NVLINK, NIC = 64, 8, 80e9, 0.4 * 989.4e12, 450e9, 50e9
-LOGIT = 12  # bytes a logit at the peak of an unfused cross-entropy
-
-
-def plans(job: Job, gpus: int, node: int) -> list[Plan]:
-    """All plans that divide evenly; pipelines with ZeRO-1 alone, experts' layers without TP."""
-    divisors = [k for k in range(1, gpus + 1) if gpus % k == 0]
-    return [
-        Plan(tp, cp, pp, dp, ep, zero)
-        for tp in ([1] if job.experts else divisors)
-        for cp in divisors
-        for pp in divisors
-        for dp in divisors
-        for ep in divisors
-        for zero in (1, 3)
-        if tp * cp * pp * dp == gpus
-        and tp * cp <= node  # what waits in every layer stays in a node
-        and job.keys % tp == job.layers % pp == job.batch % dp == job.length % cp == 0
-        and dp % ep == (job.experts or 1) % ep == 0
-        and (zero == 1 or pp == 1)
-    ]
-
-
-def peak(job: Job, plan: Plan) -> float:
-    """Bytes on the fullest GPU: the first stage, or the last one with its logits."""
-    gathered = 0.0
-    if plan.zero == 3:
-        dense, experts = local(job._replace(vocabulary=0), plan)
-        unit = (dense + experts) / job.layers * job.weight
-        gathered = (4 - 4 / (plan.dp * plan.cp)) * unit
-    logits = LOGIT * job.length * job.vocabulary / (plan.tp * plan.cp)
-    last = layer(job, plan) * job.layers / plan.pp + logits
-    return states(job, plan) + max(activations(job, plan), last) + gathered
-
-
-class Cost(NamedTuple):
-    """Seconds of a step by cause, and how many of the last could be hidden behind the others."""
-
-    compute: float
-    bubble: float
-    layers: float
-    data: float
-    hidden: float
-
-
-def cost(job: Job, plan: Plan) -> Cost:
-    """What a step takes; a message between nodes has the NICs of all ranks of its group in a node."""
-    strides = {
-        "tp": (1, plan.tp),
-        "cp": (plan.tp, plan.cp),
-        "ep": (plan.tp * plan.cp, plan.ep),
-        "dp": (plan.tp, plan.cp * plan.dp),
-        "edp": (plan.tp * plan.cp * plan.ep, plan.cp * plan.dp // plan.ep),
-        "pp": (plan.tp * plan.cp * plan.dp, plan.pp),
-    }
-
-    def seconds(group: str, nbytes: float) -> float:
-        stride, n = strides[group]
-        within = nbytes / NVLINK
-        return within if stride * n <= NODE else max(within, nbytes / max(NODE // stride, 1) / NIC)
-
-    time = {group: seconds(group, nbytes) for group, nbytes in sent(job, plan).items()}
-    dense, experts = local(job, plan)
-    active = dense + experts * plan.ep * job.chosen / max(job.experts, 1)
-    m = job.batch // plan.dp
-    compute = 6 * active * job.length / plan.cp / FLOPS  # of a micro-batch on a stage
-    traffic = (time["tp"] + time["cp"] + time["ep"]) / m
-    slot = compute + traffic
-    data = time["dp"] + time["edp"]
-    hidden = min(data, slot * (m if plan.zero == 3 else 1))
-    bubble = (plan.pp - 1) * slot
-    return Cost(m * compute, bubble, m * traffic, data + 2 * time["pp"], hidden)
-
-
-def step(job: Job, plan: Plan, *, hide: bool) -> float:
-    """Seconds of a step; with ``hide`` data-parallel traffic overlaps where there is time."""
-    spent = cost(job, plan)
-    return sum(spent[:4]) - (spent.hidden if hide else 0)
-
-
-def fits(job: Job, gpus: int, node: int) -> list[Plan]:
-    """Those plans that leave a tenth of the memory free."""
-    return [plan for plan in plans(job, gpus, node) if peak(job, plan) <= 0.9 * MEMORY]
-
-
-# --- what passes between the ranks ---------------------------------------------------------------
-
-Group = dist.ProcessGroup
 DIVIDED = {
     "tp_dp": Plan(tp=2, dp=2),
     "pp_dp": Plan(pp=2, dp=2),
@@ -398,172 +237,11 @@ class Traffic(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def gather(x: Tensor, group: Group) -> Tensor:
-    """``(s/n, …)`` from each rank to ``(s, …)`` on all."""
-    if group.size() == 1:
-        return x
-    whole = x.new_empty(x.shape[0] * group.size(), *x.shape[1:])
-    dist.all_gather_single(whole, x.contiguous(), group=group)
-    return whole
-
-
-def scatter(x: Tensor, group: Group) -> Tensor:
-    """The sum of all ranks' ``(s, …)``, of which each gets its own ``(s/n, …)``."""
-    if group.size() == 1:
-        return x
-    part = x.new_empty(x.shape[0] // group.size(), *x.shape[1:])
-    dist.reduce_scatter_single(part, x.contiguous(), group=group)
-    return part
-
-
-def exchange(x: Tensor, group: Group) -> Tensor:
-    """All-to-all: the n-th part of ``x`` to rank n, and one from each in return."""
-    if group.size() == 1:
-        return x
-    x = x.contiguous()
-    out = torch.empty_like(x)
-    dist.all_to_all_single(out, x, group=group)
-    return out
-
-
-class GatherLinear(torch.autograd.Function):
-    """All-gather over TP, then a matrix; keeps this rank's rows and gathers again in the backward."""
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, weight: Tensor, group: Group) -> Tensor:
-        """``(s/t, b, h)`` to ``(s, b, k)``."""
-        ctx.save_for_backward(y, weight)
-        ctx.group = group
-        return F.linear(gather(y, group), weight)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """Gradients of this rank's rows, and of its columns of the weight."""
-        y, weight = ctx.saved_tensors
-        rows = gather(y, ctx.group).flatten(0, -2)
-        return scatter(grads[0] @ weight, ctx.group), grads[0].flatten(0, -2).mT @ rows, None
-
-
-class Exchange(torch.autograd.Function):
-    """All-to-all over EP, both ways; reduce-scatter over TP is ``Scatter``."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
-        """Tokens to the rank of their expert, or back."""
-        ctx.group = group
-        return exchange(x, group)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """The gradients go the other way."""
-        return exchange(grads[0], ctx.group), None
-
-
-class Scatter(torch.autograd.Function):
-    """Reduce-scatter over TP in the forward, all-gather in the backward."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
-        """``(s, b, h)``, a summand on each rank, to this rank's rows of the sum."""
-        ctx.group = group
-        return scatter(x, group)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """All rows of the gradient."""
-        return gather(grads[0], ctx.group), None
-
-
-class Norm(torch.autograd.Function):
-    """RMSNorm that keeps its input and one number a token, as a fused kernel does."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        """``(s, b, h)`` to the same."""
-        r = torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
-        ctx.save_for_backward(x, weight, r)
-        return x * r * weight
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """By the normalised input."""
-        x, weight, r = ctx.saved_tensors
-        n, g = x * r, grads[0] * weight
-        return r * (g - n * (g * n).mean(-1, keepdim=True)), (grads[0] * n).flatten(0, -2).sum(0)
-
-
-class Attend(torch.autograd.Function):
-    """Causal attention of this rank's queries over all keys, which are gathered over CP each time."""
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, kv: Tensor, group: Group) -> Tensor:
-        """``q`` is ``(s/c, b, g, a/g, d)``, ``kv`` ``(s/c, b, g, 2, d)``."""
-        ctx.save_for_backward(q, kv)
-        ctx.group = group
-        return Attend.core(q, gather(kv, group), group)
-
-    @staticmethod
-    def core(q: Tensor, kv: Tensor, group: Group) -> Tensor:
-        """Softmax over the keys up to each query's own position."""
-        first = group.rank() * q.shape[0]
-        k, v = kv.unbind(-2)
-        scores = torch.einsum("sbgqd,tbgd->bgqst", q, k) * q.shape[-1] ** -0.5
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(first + 1)
-        P = scores.masked_fill(later.to(q.device), -torch.inf).softmax(-1)
-        return torch.einsum("bgqst,tbgd->sbgqd", P, v)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """Keys are gathered again; their gradients are summed over CP."""
-        q, kv = ctx.saved_tensors
-        with torch.enable_grad():
-            mine = q.detach().requires_grad_()
-            whole = gather(kv, ctx.group).detach().requires_grad_()
-            out = Attend.core(mine, whole, ctx.group)
-        dq, dkv = torch.autograd.grad(out, (mine, whole), grads[0])
-        return dq, scatter(dkv, ctx.group), None
-
-
-# --- a model that is divided ---------------------------------------------------------------------
-
-
 def job_of(config: Config, plan: Plan) -> Job:
     """The model that a plan divides: where experts are split the MLP is four of a quarter's width."""
     h = config.width
     experts, inner = (4, h // 2) if plan.ep > 1 else (0, 2 * h)
     return Job(config.layers, h, 4, 2, h // 4, inner, config.length, 4, experts=experts)
-
-
-def place(plan: Plan, rank: int) -> dict[str, int]:
-    """A rank's coordinates: TP runs fastest, then CP, DP and PP; EP divides the ranks of DP."""
-    inner = plan.tp * plan.cp
-    return {
-        "tp": rank % plan.tp,
-        "cp": rank // plan.tp % plan.cp,
-        "dp": rank // inner % plan.dp,
-        "ep": rank // inner % plan.ep,
-        "pp": rank // (inner * plan.dp),
-    }
-
-
-SHARED = {
-    "tp": ("cp", "dp", "pp"),
-    "cp": ("tp", "dp", "pp"),
-    "pp": ("tp", "cp", "dp"),
-    "dp": ("tp", "pp"),  # all replicas of the dense weights, those of CP too
-    "edp": ("tp", "pp", "ep"),
-}
-"""The ranks of a group agree in these coordinates; those of EP lie side by side."""
-
-
-def members(plan: Plan, axis: str, ranks_: int) -> list[tuple[int, ...]]:
-    """All groups of an axis."""
-    if axis == "ep":
-        return [tuple(range(i, i + plan.ep)) for i in range(0, ranks_, plan.ep)]
-    found: dict[tuple[int, ...], list[int]] = {}
-    for rank in range(ranks_):
-        found.setdefault(tuple(place(plan, rank)[k] for k in SHARED[axis]), []).append(rank)
-    return [tuple(group) for group in found.values()]
 
 
 def groups_of(config: Config) -> tuple[dict[tuple[str, tuple[int, ...]], Group], dict[str, str]]:
@@ -576,122 +254,6 @@ def groups_of(config: Config) -> tuple[dict[tuple[str, tuple[int, ...]], Group],
                     made[axis, group] = dist.new_group(list(group))
     names = {str(g.group_name): axis for (axis, r), g in made.items() if dist.get_rank() in r}
     return made, names
-
-
-def weights(seed: int, job: Job, j: int) -> dict[str, Tensor]:
-    """The j-th layer, the same on every rank: rows of qkv and of up are ordered so that parts are whole."""
-    random = torch.Generator().manual_seed(1000 * seed + j)
-    h, rows, experts = job.width, (job.heads + 2 * job.keys) * job.depth, (job.experts,)
-    stack = experts if job.experts else ()
-    shapes = {
-        "norms": (2, h),
-        "qkv": (rows, h),
-        "out": (h, job.heads * job.depth),
-        "up": (*stack, 2 * job.inner, h),
-        "down": (*stack, h, job.inner),
-    }
-    return {name: torch.randn(shape, generator=random) * 0.2 for name, shape in shapes.items()}
-
-
-def cut(name: str, whole: Tensor, plan: Plan, at: Mapping[str, int]) -> Tensor:
-    """A rank's part of a weight, or of its gradient."""
-    if name == "norms":
-        return whole
-    if whole.dim() == 3:
-        return whole.chunk(plan.ep)[at["ep"]]
-    return whole.chunk(plan.tp, 1 if name in ("out", "down") else 0)[at["tp"]]
-
-
-class Shared:
-    """Parameters with one group of replicas: flat, with gradients beside, and Adam on one slice."""
-
-    def __init__(self, parts: Sequence[Tensor], group: Group) -> None:
-        self.group = group
-        self.flat = torch.cat([p.flatten() for p in parts])
-        self.grad = torch.zeros_like(self.flat)
-        sizes = [p.numel() for p in parts]
-        self.parameters = []
-        for p, w, g in zip(parts, self.flat.split(sizes), self.grad.split(sizes), strict=True):
-            parameter_ = w.view_as(p).requires_grad_()
-            parameter_.grad = g.view_as(p)
-            self.parameters.append(parameter_)
-        self.shard = self.mine(self.flat).requires_grad_()
-        self.optimizer = torch.optim.Adam([self.shard], foreach=False)
-
-    def mine(self, flat: Tensor) -> Tensor:
-        """The slice of this rank."""
-        return flat.detach().chunk(self.group.size())[self.group.rank()]
-
-    def step(self) -> None:
-        """ZeRO-1: reduce-scatter the gradients, update a slice, all-gather the weights."""
-        self.mine(self.grad).copy_(scatter(self.grad, self.group))
-        self.shard.grad = self.mine(self.grad)
-        self.optimizer.step()
-        self.flat.detach().copy_(gather(self.shard.detach().clone(), self.group))
-
-
-class Part:
-    """What one rank has of the model: the layers of its stage, cut by TP and EP."""
-
-    def __init__(
-        self, seed: int, job: Job, plan: Plan, groups: Mapping[str, Group], rank: int
-    ) -> None:
-        self.job, self.plan, self.groups, self.at = job, plan, groups, place(plan, rank)
-        depth = job.layers // plan.pp
-        self.range = range(self.at["pp"] * depth, (self.at["pp"] + 1) * depth)
-        wholes = [weights(seed, job, j) for j in self.range]
-        parts = [{n: cut(n, w, plan, self.at).clone() for n, w in each.items()} for each in wholes]
-        self.names = [(j, n) for j, each in enumerate(parts) for n in each]
-        sparse = [(j, n) for j, n in self.names if parts[j][n].dim() == 3]
-        self.order = [[key for key in self.names if key not in sparse], sparse]
-        self.shared = [
-            Shared([parts[j][n] for j, n in keys], groups[axis])
-            for keys, axis in zip(self.order, ("dp", "edp"), strict=True)
-            if keys
-        ]
-        self.layers: list[dict[str, Tensor]] = [{} for _ in parts]
-        for keys, shared in zip(self.order, self.shared, strict=False):
-            for (j, n), parameter_ in zip(keys, shared.parameters, strict=True):
-                self.layers[j][n] = parameter_
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Rows of this rank, ``(s/(c·t), 1, h)``, through its layers."""
-        job, tp, d = self.job, self.groups["tp"], self.job.depth
-        for w in self.layers:
-            y = Norm.apply(x, w["norms"][0])  # type: ignore[no-untyped-call]
-            qkv = GatherLinear.apply(y, w["qkv"], tp)  # type: ignore[no-untyped-call]
-            heads = qkv.view(*qkv.shape[:2], -1, job.heads // job.keys + 2, d)
-            q, kv = heads[..., :-2, :], heads[..., -2:, :]
-            o = Attend.apply(q, kv, self.groups["cp"]).flatten(2)  # type: ignore[no-untyped-call]
-            x = x + Scatter.apply(F.linear(o, w["out"]), tp)  # type: ignore[no-untyped-call]
-            y = Norm.apply(x, w["norms"][1])  # type: ignore[no-untyped-call]
-            x = x + (self.experts(y, w) if job.experts else self.mlp(y, w))
-        return x
-
-    def mlp(self, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
-        """SwiGLU, by columns and then by rows; gate and up lie side by side."""
-        both = GatherLinear.apply(y, w["up"], self.groups["tp"])  # type: ignore[no-untyped-call]
-        gate, up = both.unflatten(-1, (-1, 2)).unbind(-1)
-        out = F.linear(F.silu(gate) * up, w["down"])
-        return Scatter.apply(out, self.groups["tp"])  # type: ignore[no-untyped-call,no-any-return]
-
-    def experts(self, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
-        """Token i goes to expert i mod E, so that all have as many; there and back by all-to-all."""
-        e, ep, group = self.job.experts, self.plan.ep, self.groups["ep"]
-        tokens = y.view(-1, e, y.shape[-1]).transpose(0, 1).contiguous()  # (E, s/E, h)
-        came = Exchange.apply(tokens, group)  # type: ignore[no-untyped-call]
-        mine = came.unflatten(0, (ep, -1)).transpose(0, 1).flatten(1, 2)  # (E/ep, ep·s/E, h)
-        gate, up = torch.bmm(mine, w["up"].mT).unflatten(-1, (-1, 2)).unbind(-1)
-        out = torch.bmm(F.silu(gate) * up, w["down"].mT)
-        back = out.unflatten(1, (ep, -1)).transpose(0, 1).flatten(0, 1)
-        home = Exchange.apply(back, group)  # type: ignore[no-untyped-call]
-        return home.transpose(0, 1).reshape(y.shape)  # type: ignore[no-any-return]
-
-    def reduce_norms(self) -> None:
-        """Under TP with sequence parallelism each rank has the norms' gradients by its own rows."""
-        if self.plan.tp > 1:
-            for w in self.layers:
-                dist.all_reduce(w["norms"].grad, group=self.groups["tp"])
 
 
 # --- in each rank --------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import saved_tensors, storage_bytes
 from runnable_demos.lab.mechanisms import Mechanisms, Tile
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.split import gather, scatter
 
 TITLE: Text = {"zh": "上下文并行", "en": "Context parallelism"}
 QUESTION: Text = {
@@ -359,29 +360,13 @@ def visible(queries: Tensor, keys: Tensor, *, causal: bool) -> Tensor:
 # --- all-gather ----------------------------------------------------------------------------------
 
 
-def gather(x: Tensor) -> Tensor:
-    """``(g, n, d)`` of each rank to ``(g, s, d)``, in the order of the ranks."""
-    N = dist.get_world_size()
-    parts = x.new_empty(N * len(x), *x.shape[1:])
-    dist.all_gather_single(parts, x.contiguous())
-    return torch.cat(parts.chunk(N), 1)
-
-
-def scatter(x: Tensor) -> Tensor:
-    """The sum of all ranks' ``(g, s, d)``, of which each gets its ``(g, n, d)``."""
-    N = dist.get_world_size()
-    part = x.new_empty(len(x), x.shape[1] // N, x.shape[2])
-    dist.reduce_scatter_single(part, torch.cat(x.chunk(N, 1)))
-    return part
-
-
 class Gathered(torch.autograd.Function):
     """All K and V at once; only this rank's are kept, and gathered again in the backward."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, watch: Watch) -> Tensor:
         """As ``Ring``."""
-        whole = gather(k), gather(v)
+        whole = gather(k, dim=1), gather(v, dim=1)
         watch.buffers = storage_bytes([k, v, whole])
         o, lse = block(q, whole[0], whole[1], mask)
         ctx.save_for_backward(q, k, v, o, lse)
@@ -393,8 +378,10 @@ class Gathered(torch.autograd.Function):
         """One block, and the sum of everybody's dK and dV."""
         q, k, v, o, lse = ctx.saved_tensors
         D = (grads[0] * o).sum(-1, keepdim=True)
-        dQ, dK, dV = block_backward(q, gather(k), gather(v), ctx.mask, lse, grads[0], D)
-        return dQ, scatter(dK), scatter(dV), None, None
+        dQ, dK, dV = block_backward(
+            q, gather(k, dim=1), gather(v, dim=1), ctx.mask, lse, grads[0], D
+        )
+        return dQ, scatter(dK, dim=1), scatter(dV, dim=1), None, None
 
 
 # --- Ulysses -------------------------------------------------------------------------------------

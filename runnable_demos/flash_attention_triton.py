@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -36,6 +35,7 @@ from torch import Tensor
 from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Findings
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.lab.timing import typical_seconds
 
 # Triton decides at its own import whether it interprets, and torch's FLOP counter imports it.
 if not torch.cuda.is_available():
@@ -266,21 +266,6 @@ def allocated_bytes(config: Config) -> int:
     return live.peak - storage_bytes(X)
 
 
-def seconds(function: Callable[[], object], repeats: int = 20) -> float:
-    """Median time of one call on the GPU, after a warm-up."""
-    for _ in range(3):
-        function()
-    times: list[float] = []
-    for _ in range(repeats):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        function()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / 1e3)
-    return sorted(times)[repeats // 2]
-
-
 def timings(config: Config, found: Findings) -> None:
     """On a GPU: this kernel beside SDPA and the three naive operations, time and memory."""
     Q, K, V = draw(config, config.timed_length, torch.bfloat16)
@@ -292,8 +277,8 @@ def timings(config: Config, found: Findings) -> None:
     def three() -> object:
         return torch.softmax(Q @ K.mT * scale, -1) @ V
 
-    ours, naive = seconds(fused), seconds(three)
-    sdpa = seconds(lambda: F.scaled_dot_product_attention(Q, K, V))
+    ours, naive = (typical_seconds(way, config.device) for way in (fused, three))
+    sdpa = typical_seconds(lambda: F.scaled_dot_product_attention(Q, K, V), config.device)
     found["triton_seconds"] = ours
     found["sdpa_seconds"] = sdpa
     found["naive_seconds"] = naive

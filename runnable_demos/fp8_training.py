@@ -24,7 +24,7 @@ The measurement
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -37,6 +37,7 @@ from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import saved_tensors
 from runnable_demos.lab.mechanisms import Mechanisms, Tile
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.lab.timing import typical_seconds
 from runnable_demos.models.llama import DEFAULT, LlamaBlock, Size, rotary
 
 GPU = 9
@@ -560,21 +561,10 @@ def on_gpu(config: Config, found: Mechanisms) -> None:
         found[f"{name}_accumulation"] = off(y, true)
     x = torch.randn(8192, 8192, device=config.device).to(torch.bfloat16)
     small = x.to(E4M3)
-
-    def seconds(step: Callable[[], object]) -> float:
-        times: list[float] = []
-        for _ in range(20):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            step()
-            end.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(end))
-        return sorted(times)[10]
-
-    wide = seconds(lambda: x @ x.t())
-    found["speedup"] = wide / seconds(
-        lambda: torch._scaled_mm(small, small.t(), one, one, out_dtype=torch.bfloat16)
+    wide = typical_seconds(lambda: x @ x.t(), config.device)
+    found["speedup"] = wide / typical_seconds(
+        lambda: torch._scaled_mm(small, small.t(), one, one, out_dtype=torch.bfloat16),
+        config.device,
     )
 
 

@@ -25,7 +25,6 @@ The result
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -38,6 +37,7 @@ from torch.utils.flop_counter import flop_registry
 
 from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Line
+from runnable_demos.lab.lives import when_freed
 from runnable_demos.lab.measure import LiveMemory, count_flops
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
@@ -389,7 +389,7 @@ class Step(TorchDispatchMode):
     def follow(self, x: Tensor, start: int) -> None:
         """Note when the storage of ``x``, which was made at ``start``, dies."""
         end = lambda: self.activations.append(Life(start, self.clock))  # noqa: E731 - one use
-        weakref.finalize(x.untyped_storage(), end)
+        when_freed(x, end)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation; a matrix that a forward makes is an activation."""

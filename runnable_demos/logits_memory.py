@@ -24,7 +24,6 @@ The result
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +38,15 @@ from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab.errors import relative
 from runnable_demos.lab.findings import Findings, Line
-from runnable_demos.lab.measure import LiveMemory, allocator_peak, count_flops, fake, saved_tensors
+from runnable_demos.lab.lives import when_freed
+from runnable_demos.lab.measure import (
+    LiveMemory,
+    allocator_peak,
+    count_flops,
+    fake,
+    saved_tensors,
+    storage_key,
+)
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
 
@@ -306,13 +313,13 @@ class Lives(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.x, self.chunk_elements, self.least = x, chunk_elements, least
         self.made = self.chunk = 0
-        self.alive: set[int] = {x.untyped_storage()._cdata}
+        self.alive: set[int] = {storage_key(x)}
         self.ended: list[Life] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation, and follow what it made."""
-        given = {t.untyped_storage()._cdata for t in tree_leaves(args) if isinstance(t, Tensor)}
-        if func is torch.ops.aten.mm.default and _share(args[0], self.x):
+        given = {storage_key(t) for t in tree_leaves(args) if isinstance(t, Tensor)}
+        if func is torch.ops.aten.mm.default and storage_key(args[0]) == storage_key(self.x):
             self.chunk = args[0].storage_offset() // self.chunk_elements
         out = func(*args, **(kwargs or {}))
         for t in tree_leaves(out):
@@ -321,20 +328,15 @@ class Lives(TorchDispatchMode):
         return out
 
     def _follow(self, t: Tensor, op: str, given: set[int]) -> None:
-        storage = t.untyped_storage()
-        key = storage._cdata
+        key, nbytes = storage_key(t), t.untyped_storage().nbytes()
         if key not in given | self.alive:
             self.made += 1
             self.alive.add(key)
-            weakref.finalize(storage, self._end, key, op, self.chunk, storage.nbytes(), self.made)
+            when_freed(t, self._end, key, op, self.chunk, nbytes, self.made)
 
     def _end(self, key: int, op: str, chunk: int, nbytes: int, born: int) -> None:
         self.alive.remove(key)
         self.ended.append(Life(op, chunk, nbytes, born, self.made))
-
-
-def _share(a: Tensor, b: Tensor) -> bool:
-    return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
 
 
 def lifetimes(loss: Loss, T: int, h: int, V: int, k: int) -> tuple[int, list[Life]]:

@@ -27,11 +27,8 @@ The result
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from statistics import median
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -40,9 +37,17 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from runnable_demos.lab.findings import Line
-from runnable_demos.lab.measure import LiveMemory, allocator_peak, count_flops, saved_tensors
+from runnable_demos.lab.lives import when_freed
+from runnable_demos.lab.measure import (
+    LiveMemory,
+    allocator_peak,
+    count_flops,
+    saved_tensors,
+    storage_key,
+)
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.lab.timing import typical_seconds
 from runnable_demos.models.gpt import Block
 
 GPU = 10
@@ -326,7 +331,7 @@ class Offload:
     copies: dict[int, Copy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.kept = {t.untyped_storage()._cdata for t in self.keep}
+        self.kept = {storage_key(t) for t in self.keep}
 
     def hooks(self) -> saved_tensors_hooks:
         """The context in which the forward runs."""
@@ -334,14 +339,13 @@ class Offload:
 
     def pack(self, tensor: Tensor) -> Any:
         """What autograd holds in place of ``tensor``: how to build it on its storage's copy."""
-        storage = tensor.untyped_storage()
-        key = storage._cdata
+        storage, key = tensor.untyped_storage(), storage_key(tensor)
         if key in self.kept:
             return tensor
         if key not in self.copies:
             self.out += storage.nbytes()
             self.copies[key] = Copy(to_host(storage))
-            weakref.finalize(storage, self.copies.pop, key)  # the address may come back as another
+            when_freed(tensor, self.copies.pop, key)  # the address may come back as another
         copy = self.copies[key]
         copy.handles += 1
         layout = tensor.storage_offset(), tensor.shape, tensor.stride()
@@ -444,18 +448,6 @@ TIMED = Config(blocks=8, width=4096, batch=1, heads=32, length=4096)
 REPEATS = 9
 
 
-def seconds(step: Callable[[], None]) -> float:
-    """Median time of a step on the GPU, after two that warm up."""
-    times: list[float] = []
-    for _ in range(2 + REPEATS):
-        torch.cuda.synchronize()
-        begin = perf_counter()
-        step()
-        torch.cuda.synchronize()
-        times.append(perf_counter() - begin)
-    return median(times[2:])
-
-
 def on_gpu(device: str, found: Mechanisms) -> None:
     """What the GPU's allocator takes for a step each way, and its time over that of keeping all."""
     config = replace(TIMED, device=device)
@@ -468,7 +460,7 @@ def on_gpu(device: str, found: Mechanisms) -> None:
     ):
         *_, step = stepping(config, checkpointed=checkpointed, offloaded=offloaded)
         found[f"{way}_allocated"] = allocator_peak(step)
-        took[way] = seconds(step)
+        took[way] = typical_seconds(step, device, REPEATS)
     for way in ("offload", "checkpoint", "both"):
         found[f"time_{way}"] = took[way] / took["none"]
 

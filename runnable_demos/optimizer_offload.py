@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -35,6 +36,7 @@ from torch.utils._pytree import tree_leaves
 from runnable_demos.lab.measure import storage_bytes
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.lab.timing import typical_seconds
 from runnable_demos.models.llama import Llama, Size
 
 GPU = 11
@@ -563,15 +565,8 @@ def bandwidths(config: Config, found: Mechanisms) -> None:
         ("pinned_up", there, pinned),
         ("pageable_down", pageable, there),
     ):
-        times = []
-        for _ in range(20):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            to.copy_(source, non_blocking=True)
-            end.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(end) / 1e3)
-        found[name] = 2**28 / sorted(times)[10]
+        copy = partial(to.copy_, source, non_blocking=True)
+        found[name] = 2**28 / typical_seconds(copy, config.device)
 
 
 def run(config: Config, progress: Progress) -> Result:

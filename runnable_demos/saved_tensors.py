@@ -22,9 +22,8 @@ The result
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -32,6 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from runnable_demos.lab.findings import Line
+from runnable_demos.lab.lives import Life, Lives
 from runnable_demos.lab.measure import saved_tensors
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
@@ -275,36 +275,6 @@ LAYERS = ("L1", "f", "L2")
 STORAGES = ("x", "z", "a", "g_a", "g_z")
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
-    """A storage with ``nbytes`` is alive from within action ``born`` until within action ``gone``, from 1 on."""
-
-    storage: str
-    nbytes: int
-    born: int
-    gone: int
-
-
-@dataclass(slots=True)
-class Lives:
-    """Follows storages through the actions of a step: each layer's forward, then each layer's backward."""
-
-    action: int = 0
-    ended: list[Life] = field(default_factory=list)
-
-    def begin(self) -> None:
-        """The next action."""
-        self.action += 1
-
-    def follow(self, name: str, tensor: Tensor) -> None:
-        """Note when ``tensor``, made in this action, dies."""
-        storage = tensor.untyped_storage()
-        weakref.finalize(storage, self._end, name, storage.nbytes(), self.action)
-
-    def _end(self, name: str, nbytes: int, born: int) -> None:
-        self.ended.append(Life(name, nbytes, born, self.action))
-
-
 def lifetimes(activation: Operation, config: Config) -> list[Life]:
     """One step of Linear (h → 4h), ``activation``, Linear (4h → h), action by action."""
     h, lives = config.width, Lives()
@@ -332,7 +302,7 @@ def lifetimes(activation: Operation, config: Config) -> list[Life]:
     y.register_hook(lambda _: lives.begin())
     del a
     y.backward(torch.ones_like(y))
-    return sorted(lives.ended, key=lambda life: (STORAGES.index(life.storage), life.born))
+    return sorted(lives.ended, key=lambda life: (STORAGES.index(str(life.what)), life.born))
 
 
 def draw_lifetimes(config: Config, found: Mechanisms) -> None:
@@ -346,7 +316,7 @@ def draw_lifetimes(config: Config, found: Mechanisms) -> None:
         parts.append(Span(first, "backward", n, 2 * n, "L2, f, L1"))
         for life in lifetimes(activation, config):
             kind = "gradient" if life.born > n else "saved" if life.gone > n else "passing"
-            row = first + 1 + STORAGES.index(life.storage)
+            row = first + 1 + STORAGES.index(str(life.what))
             label = f"{life.nbytes / x_elements:g} B"
             parts.append(Span(row, kind, max(life.born - 1, 0), life.gone, label))
     found.lanes("lifetimes", parts, rows=rows)

@@ -45,6 +45,7 @@ from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import saved_tensors
 from runnable_demos.lab.mechanisms import Box, Mechanisms
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models.split import GatherLinear, Group, Scatter
 
 TITLE: Text = {"zh": "张量并行与序列并行", "en": "Tensor and sequence parallelism"}
 QUESTION: Text = {
@@ -200,9 +201,6 @@ class Config:
 
 PRESETS = {"small": Config(ranks=2, length=16, width=32, heads=4), "full": Config()}
 
-Group = dist.ProcessGroup
-
-
 # --- what passes between the ranks ---------------------------------------------------------------
 
 
@@ -237,57 +235,6 @@ class Sum(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ARG004 - autograd's signature
         """The gradient of a sum goes to each summand."""
         return grads[0], None
-
-
-class GatherLinear(torch.autograd.Function):
-    """g and the matrix behind it: all-gather, then ``Y Wᵀ``; reduce-scatter in the backward.
-
-    It keeps this rank's rows of Y alone and gathers the others again in the backward.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, weight: Tensor, group: Group) -> Tensor:
-        """``(s/t, b, h)`` and ``(k, h)`` to ``(s, b, k)``."""
-        ctx.save_for_backward(y, weight)
-        ctx.group = group
-        return F.linear(gather(y, group), weight)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """Gradients of this rank's rows, and of its columns of the weight."""
-        y, weight = ctx.saved_tensors
-        grad = grads[0]
-        rows = gather(y, ctx.group).flatten(0, -2)
-        return scatter(grad @ weight, ctx.group), grad.flatten(0, -2).mT @ rows, None
-
-
-class Scatter(torch.autograd.Function):
-    """ḡ: reduce-scatter in the forward, all-gather in the backward."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
-        """``(s, b, h)``, a summand on each rank, to this rank's rows of the sum."""
-        ctx.group = group
-        return scatter(x, group)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """All rows of the gradient."""
-        return gather(grads[0], ctx.group), None
-
-
-def gather(part: Tensor, group: Group) -> Tensor:
-    """``(s/t, …)`` from each rank to ``(s, …)`` on all."""
-    whole = part.new_empty(part.shape[0] * group.size(), *part.shape[1:])
-    dist.all_gather_single(whole, part.contiguous(), group=group)
-    return whole
-
-
-def scatter(summand: Tensor, group: Group) -> Tensor:
-    """The sum of all ranks' ``(s, …)``, of which each gets its own ``(s/t, …)``."""
-    part = summand.new_empty(summand.shape[0] // group.size(), *summand.shape[1:])
-    dist.reduce_scatter_single(part, summand.contiguous(), group=group)
-    return part
 
 
 # --- the block -----------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from runnable_demos.lab.findings import Line
 from runnable_demos.lab.measure import saved_tensors
 from runnable_demos.lab.mechanisms import Mechanisms, Tile
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.models import split
 
 TITLE: Text = {"zh": "列切与行切", "en": "Column then row"}
 QUESTION: Text = {
@@ -285,17 +286,12 @@ def total(x: Tensor) -> Tensor:
 
 def gather(x: Tensor) -> Tensor:
     """All-gather: the columns of all ranks side by side."""
-    parts = x.new_empty(dist.get_world_size() * x.shape[0], *x.shape[1:])
-    dist.all_gather_single(parts, x.contiguous())
-    return torch.cat(parts.chunk(dist.get_world_size()), -1)
+    return split.gather(x, dim=-1)
 
 
 def scatter(x: Tensor) -> Tensor:
     """Reduce-scatter: of the sum of all ranks' tensors, this rank's columns."""
-    t = dist.get_world_size()
-    part = x.new_empty(*x.shape[:-1], x.shape[-1] // t)
-    dist.reduce_scatter_single(part, torch.cat(x.chunk(t, -1)))
-    return part
+    return split.scatter(x, dim=-1)
 
 
 def ring(x: Tensor) -> Tensor:
@@ -571,11 +567,11 @@ def run(config: Config, progress: Progress) -> Result:
     reports = ranks.launch("runnable_demos.tensor_parallel_split", config.ranks, asdict(config))
     sh = config.tokens * config.width
 
-    split = {
+    layers = {
         "mlp": [r["mlp"]["calls"]["column_row"] for r in reports],
         "attention": [r["attention"]["calls"] for r in reports],
     }
-    for sublayer, calls in split.items():
+    for sublayer, calls in layers.items():
         for way in ("forward", "backward"):
             assert all(kind == "all_reduce" for each in calls for kind, _ in each[way])
             found[f"{sublayer}_{way}"] = max(len(each[way]) for each in calls)

@@ -76,6 +76,11 @@ def _key(storage: UntypedStorage) -> int:
     return int(storage._cdata)
 
 
+def storage_key(tensor: Tensor) -> int:
+    """What tells the storage behind ``tensor`` from every other one that is alive, fake ones too."""
+    return _key(tensor.untyped_storage())
+
+
 def storage_bytes(tree: object) -> int:
     """Bytes of all storages behind the tensors in ``tree`` (any nesting), each counted once."""
     return sum({_key(s): s.nbytes() for s in _storages(tree)}.values())
@@ -367,6 +372,10 @@ class LiveMemory(TorchDispatchMode):
         if any(hasattr(t, "__tensor_flatten__") for t in types):
             return NotImplemented
         kwargs = kwargs or {}
+        if (
+            func is aten._efficientzerotensor.default
+        ):  # a tangent that is none: a size, and no bytes
+            return func(*args, **kwargs)
         # torch.tensor(…) fills a tensor unseen and passes it to lift_fresh: that one is new.
         fresh = func is aten.lift_fresh.default
         before = set() if fresh else {_key(s) for s in _storages((args, kwargs))}

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -69,16 +70,16 @@ Part = Span | Tile | Box
 
 
 @dataclass(frozen=True, slots=True)
-class Mechanism(Figure):
+class Mechanism(Figure, ABC):
     """A figure of parts, each of a kind that one of ``series`` names; see the three that there are."""
 
     NUMBERS: ClassVar[tuple[str, ...]] = ()
     """Fields of a part that are as exact as its kind: measured ones are replayed."""
 
     @property
+    @abstractmethod
     def parts(self) -> tuple[Part, ...]:
         """All that is drawn, in order."""
-        raise NotImplementedError
 
     def __post_init__(self) -> None:
         """Refuse, with ``ValueError``, what is no such figure."""
@@ -93,8 +94,9 @@ class Mechanism(Figure):
         if fault := next(self._faults(), ""):
             raise ValueError(f"figure {self.name}: {fault}")
 
+    @abstractmethod
     def _faults(self) -> Iterator[str]:
-        raise NotImplementedError
+        """What is wrong with its parts, beside their kinds."""
 
     def place(self, axis: Axis, number: int) -> Mapping[str, str]:
         """The name of a row, column or group."""

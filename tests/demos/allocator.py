@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -175,15 +176,10 @@ def audited() -> Iterator[list[Reading]]:
         if window is not None:
             window.top = max(window.top, live.current - window.before)
 
-    patches = (enter, leave, dispatch, register, add, event)
-    for name, patch in zip(own, patches, strict=True):
-        setattr(LiveMemory, name, patch)
-    try:
-        with torch.backends.mkldnn.flags(enabled=False, allow_tf32=False):
-            yield readings
-    finally:
-        for name, original in own.items():
-            setattr(LiveMemory, name, original)
+    patches = dict(zip(own, (enter, leave, dispatch, register, add, event), strict=True))
+    blas = torch.backends.mkldnn.flags(enabled=False, allow_tf32=False)
+    with mock.patch.multiple(LiveMemory, **patches), blas:
+        yield readings
 
 
 def measure(task: Mapping[str, Any]) -> ranks.Report:

@@ -8,21 +8,11 @@ import pytest
 import yaml
 
 from runnable_demos import choosing_parallelism
-from runnable_demos.choosing_parallelism import (
-    LLAMA,
-    PRESETS,
-    Job,
-    Plan,
-    cost,
-    fits,
-    peak,
-    plans,
-    run,
-    step,
-)
+from runnable_demos.choosing_parallelism import PRESETS, run
 from runnable_demos.lab import ranks
 from runnable_demos.lab.mechanisms import Shards
 from runnable_demos.lab.metrics import Result
+from runnable_demos.models.plans import LLAMA, Job, Plan, cost, fits, peak, plans, step
 from tests.demos.told import told
 
 CONFIG = PRESETS["small"]

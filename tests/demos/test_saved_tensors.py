@@ -150,7 +150,7 @@ ENDS = {
 def test_a_storage_dies_with_the_last_backward_that_uses_it(name: str) -> None:
     """The input and its neighbours live as long as the derivative rules say, with the bytes of their shapes."""
     activation = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}[name]
-    lives = {life.storage: life for life in lifetimes(activation, CONFIG)}
+    lives = {life.what: life for life in lifetimes(activation, CONFIG)}
     assert {storage: life.gone for storage, life in lives.items()} == ENDS[name]
     assert {storage: life.born for storage, life in lives.items()} == {
         "x": 0, "z": 1, "a": 2, "g_a": 4, "g_z": 5,
