@@ -7,8 +7,6 @@ operation on a list of tensors holds one for each, and no small preset has more 
 What an operation takes for itself is no tensor of the program, and the meter says that it does not see
 it. ``SCRATCH`` names the demos in which there is more of it than that; there the program's own tensors
 must agree all the same.
-
-oneDNN is off: on CPUs with bf16 instructions its products take scratch that others do not.
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ def audit(name: str) -> tuple[Reading, ...]:
     demo = importlib.import_module(f"runnable_demos.{name}")
     config = demo.PRESETS["small"]
     torch.manual_seed(config.seed)
-    with pytest.MonkeyPatch.context() as patch, torch.backends.mkldnn.flags(enabled=False):
+    with pytest.MonkeyPatch.context() as patch:
         if name in RANKS:
             patch.setenv("PYTHONPATH", str(ROOT))
             task = {**asdict(config), "demo": name}
