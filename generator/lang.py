@@ -42,6 +42,14 @@ SECTION_DEPTHS: Mapping[SectionName, Depth] = {
 }
 """How deep each section stands on a card in format 2."""
 
+OLD_SECTION_DEPTHS: Mapping[SectionName, Depth] = {
+    **dict.fromkeys(OLD_SECTIONS, "deep"),
+    "answer": "answer",
+    "insights": "brief",
+    "tradeoffs": "brief",
+}
+"""The same on a card that is not yet in format 2."""
+
 Frequency = Literal["often", "sometimes", "rarely"]
 """How often an interviewer asks a question."""
 FREQUENCIES: tuple[Frequency, ...] = get_args(Frequency)

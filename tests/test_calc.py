@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from generator.evidence.calc import NEAR, Value, evaluate, prints, show, substituted
+from generator.evidence.calc import NEAR, Line, Put, Value, evaluate, prints, show, substituted
 from generator.evidence.expressions import CalcError, Name, Scheme, parse
 from generator.evidence.quantities import read
 
@@ -304,6 +304,11 @@ def test_printing_rounds_half_up(number: float, places: int) -> None:
 # --- what a reader sees --------------------------------------------------------------------------
 
 
+def as_text(line: Line) -> str:
+    """A line in plain characters."""
+    return "".join(map(str, line))
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -320,7 +325,15 @@ def test_printing_rounds_half_up(number: float, places: int) -> None:
 )  # fmt: skip
 def test_values_stand_in_for_names(text: str, shown: str) -> None:
     """The line stays as it is written, with values for names, and in parentheses where they would be misread."""
-    assert substituted(parse(text), VALUES) == shown
+    assert as_text(substituted(parse(text), VALUES)) == shown
+
+
+def test_the_line_with_values_knows_whose_each_is() -> None:
+    """What stands for a name can be linked to its proof, every time it stands there."""
+    devices, batch = Name("devices"), Name("batch")
+    values = {devices: Value(8), batch: Value(4)}
+    line = substituted(parse(" {devices} × ({batch} − {devices}) "), values)
+    assert line == (Put(devices, "8"), " × (", Put(batch, "4"), " − ", Put(devices, "8"), ")")
 
 
 @pytest.mark.parametrize(
@@ -354,7 +367,7 @@ def test_the_line_with_values_is_worth_the_same(text: str, numbers: tuple[int, .
         value = evaluate(expression, values)
     except CalcError:
         return
-    line = substituted(expression, values)
+    line = as_text(substituted(expression, values))
     assert "{" not in line
     assert evaluate(parse(line.replace(",", "")), {}) == value
 

@@ -28,7 +28,8 @@ EARLY_PARTS = ("store.js", "early.js")
 THEME_SCRIPTS = ("material.js", "palette.js")
 """What the theme would write into each page, whose policy lets no script stand there; the first
 is a part of ``EARLY``, the second runs where the body has begun."""
-_FIRST = {"tokens.css": 0, "core.js": 0}
+_FIRST = ("tokens.css", "core.js", "tip.js")
+"""What the other styles and scripts rest on."""
 SITE_ONLY = ("font.css", "material.css", *THEME_SCRIPTS)
 HANDBOOK_ONLY = ("handbook.css", "handbook.js")
 PAGE_SCRIPTS = {"graph.js": ("graph.js",), "study.js": ("progress.js", "study.js")}
@@ -56,7 +57,7 @@ def styles() -> list[Path]:
 
 
 def scripts() -> list[Path]:
-    """All deferred scripts, the one that the others use first."""
+    """All deferred scripts, those that the others use first."""
     return [
         path
         for path in _ordered((OVERRIDES / "scripts").glob("*.js"))
@@ -123,4 +124,5 @@ def font(characters: frozenset[str]) -> bytes:
 
 
 def _ordered(paths: Iterable[Path]) -> list[Path]:
-    return sorted(paths, key=lambda path: (_FIRST.get(path.name, 1), path.name))
+    places = {name: place for place, name in enumerate(_FIRST)}
+    return sorted(paths, key=lambda path: (places.get(path.name, len(_FIRST)), path.name))

@@ -39,6 +39,7 @@ from generator.cards.model import (
     Param,
 )
 from generator.evidence import calc, values
+from generator.evidence.calc import Put
 from generator.evidence.derived import Derived, Finding, Input
 from generator.evidence.evidence import Key
 from generator.evidence.facts import PublicFact
@@ -64,7 +65,7 @@ from generator.render.markup import template, vouched
 from generator.render.plain_text import plain_label
 from generator.tex import font as math_font
 from runnable_demos.lab.colours import as_file
-from runnable_demos.lab.metrics import Figure, Metric, Parameter, Record
+from runnable_demos.lab.metrics import Figure, Kind, Metric, Parameter, Record
 from runnable_demos.lab.table import Measure
 
 T = TypeVar("T")
@@ -106,6 +107,16 @@ class InputRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Method:
+    """One way to measure on one card: what the numbers that came of it share, said once."""
+
+    how: Text
+    kind: Kind
+    reason: Text | None
+    rows: tuple[MetricRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DemoPanel:
     """What one demo proves on one card, with the figures that are shown there.
 
@@ -120,6 +131,19 @@ class DemoPanel:
     figures: tuple[Figure, ...]
     placed: frozenset[str]
     awaited: Mapping[str, Measure]
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The rows by how they were measured, in the order of the first of each."""
+        found: dict[str, list[MetricRow]] = {}
+        for row in self.rows:
+            metric = row.metric
+            found.setdefault(repr((metric.how, metric.kind, metric.reason)), []).append(row)
+        return tuple(
+            Method(first.how, first.kind, first.reason, tuple(rows))
+            for rows in found.values()
+            for first in [rows[0].metric]
+        )
 
     @property
     def gpu_command(self) -> str:
@@ -614,6 +638,14 @@ def input_row(each: Input) -> InputRow:
         case fact:
             about, anchor = fact_about(fact), fact_anchor(fact)
     return InputRow(str(each.name), calc.show(each.value), about, anchor)
+
+
+def line(found: Derived) -> list[tuple[str, str]]:
+    """A calculation with its values put in: pieces of text, each with the anchor of its proof on the card, if any."""
+    anchors = {each.name: input_row(each).anchor for each in found.inputs}
+    return [
+        (str(piece), anchors[piece.name] if isinstance(piece, Put) else "") for piece in found.line
+    ]
 
 
 def _refuted(card: Card, lang: Lang) -> dict[tuple[str, str, Device], list[Claim]]:

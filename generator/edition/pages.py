@@ -17,7 +17,7 @@ from generator import lang, words
 from generator.cache import Later
 from generator.cards import addresses
 from generator.cards.model import Card
-from generator.edition.edition import Edition, input_row, printed
+from generator.edition.edition import Edition, input_row, line, printed
 from generator.edition.proportions import parts, percent, told
 from generator.evidence import calc
 from generator.graph import drawing as graph
@@ -451,6 +451,7 @@ _HELPERS: Mapping[str, object] = {
     "percent": percent,
     "handbook": False,
     "input_row": input_row,
+    "line": line,
     "report_form": report_form,
     "term_anchor": addresses.term,
     "told": told,

@@ -273,12 +273,25 @@ def agrees(quantity: Quantity, value: Value) -> bool:
     return counted or units.canonical(quantity.unit) == value.unit
 
 
-def substituted(expression: Expression, values: Values) -> str:
-    """The expression as it is written, with values for names: ``8,030,261,248 param × 16 B/param``.
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A value in the place of a name, as it is ``shown`` there."""
 
-    Raises ``CalcError`` where a name has none.
-    """
-    text, pieces, at = expression.text, [], 0
+    name: Name
+    shown: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+Line = tuple[str | Put, ...]
+"""An expression as it is written, with values for names: ``8,030,261,248 param × 16 B/param``."""
+
+
+def substituted(expression: Expression, values: Values) -> Line:
+    """The line of ``expression``. Raises ``CalcError`` where a name has no value."""
+    text, at = expression.text, 0
+    pieces: list[str | Put] = []
     for reference in references(expression):
         shown = show(_value_of(reference, values))
         before, after = text[at : reference.column - 1], text[reference.end - 1 :].lstrip()
@@ -286,9 +299,13 @@ def substituted(expression: Expression, values: Values) -> str:
         composed = (divides and re.search("[/×]", shown)) or (
             is_raised and re.search("[ ×]", shown)
         )
-        pieces += [_plain(before), f"({shown})" if composed or shown.startswith("−") else shown]
+        shown = f"({shown})" if composed or shown.startswith("−") else shown
+        pieces += [_plain(before), Put(reference.name, shown)]
         at = reference.end - 1
-    return "".join([*pieces, _plain(text[at:])]).strip()
+    pieces.append(_plain(text[at:]))
+    pieces[0] = str(pieces[0]).lstrip()
+    pieces[-1] = str(pieces[-1]).rstrip()
+    return tuple(filter(None, pieces))
 
 
 def _plain(written: str) -> str:

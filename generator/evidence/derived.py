@@ -10,7 +10,7 @@ from typing import Literal
 
 from generator.cards.model import Calc, Card, Scenario
 from generator.evidence import calc, expressions, settings
-from generator.evidence.calc import Value
+from generator.evidence.calc import Line, Value
 from generator.evidence.evidence import Evidence
 from generator.evidence.expressions import CalcError, Expression, Name
 from generator.evidence.facts import Facts, PublicFact
@@ -68,13 +68,13 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A number that follows: its expression as written and with the values put in, and what it rests on.
+    """A number that follows: its expression as written and as a line of values, and what it rests on.
 
     ``state``: ``assumed`` where nothing in it is measured or cited, ``stale`` where a record is.
     """
 
     expression: str
-    substituted: str
+    line: Line
     value: Value
     inputs: tuple[Input, ...]
     state: Literal["follows", "assumed", "stale"]
@@ -83,6 +83,11 @@ class Derived:
     def id(self) -> str:
         """The same for the same expression with the same names."""
         return hashlib.sha256(self.expression.encode()).hexdigest()[:8]
+
+    @property
+    def substituted(self) -> str:
+        """Its line in plain characters."""
+        return "".join(map(str, self.line))
 
     def steps(self) -> tuple[Derived, ...]:
         """The calculations that it rests on, each once and behind those that it names itself; last stands this one."""
@@ -165,7 +170,7 @@ def _derive(
     values = {each.name: each.value for each in inputs}
     try:
         value = calc.evaluate(parsed, values)
-        substituted = calc.substituted(parsed, values)
+        line = calc.substituted(parsed, values)
     except CalcError as error:
         return _refusal(expression, "calc-value", error)
     state: Literal["follows", "assumed", "stale"] = "follows"
@@ -173,7 +178,7 @@ def _derive(
         state = "assumed"
     elif any(each.is_stale for each in inputs):
         state = "stale"
-    return Derived(parsed.text, substituted, value, tuple(inputs), state)
+    return Derived(parsed.text, line, value, tuple(inputs), state)
 
 
 def _defined(

@@ -226,7 +226,11 @@ def _section(section: Section, card: Card, lang: Lang, resolver: Resolver) -> Re
     # A group of pitfalls has its heading in both languages, from the table of words.
     headed = _LISTS | {"heading_open"} if card.converted else _LISTS
     listed = section.name in {"pitfalls", "points"}
-    tokens = _without(headed, section.tokens) if listed else section.tokens
+    tokens: Iterable[Token] = section.tokens
+    if listed:
+        tokens = _without(headed, tokens)
+    elif section.name == "intuition":
+        tokens = _figures_first(tokens)
     return RenderedSection(
         writer.blocks(tokens), tuple(_item(item, writer) for item in section.items)
     )
@@ -245,6 +249,18 @@ def _without(blocks: Collection[str], tokens: Iterable[Token]) -> Iterator[Token
             yield token
         if token.level == 0 and token.nesting < 0:
             inside = False
+
+
+def _figures_first(tokens: Iterable[Token]) -> Iterable[Token]:
+    """The picture that shows how something works is met before the words about it."""
+    figures: list[Token] = []
+    others: list[Token] = []
+    inside = False
+    for token in tokens:
+        inside = inside or token.type == "figure_open"
+        (figures if inside else others).append(token)
+        inside = inside and token.type != "figure_close"
+    return [*figures, *others]
 
 
 _LISTS = {"bullet_list_open", "ordered_list_open"}

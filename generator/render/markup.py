@@ -55,6 +55,7 @@ def environment() -> jinja2.Environment:
         langs=lang.LANGS,
         html_lang=lang.HTML_LANG,
         depths=lang.SECTION_DEPTHS,
+        old_depths=lang.OLD_SECTION_DEPTHS,
         words=words.TABLE,
         fill=words.fill,
         label=lang.as_label,

@@ -1,8 +1,9 @@
 // @ts-check
-// Reading depth: 30 seconds, two minutes, all. Styles hide what is deeper; a link into it brings it back.
+// Reading depth: 30 seconds, two minutes, all. Styles hide what is deeper, and its place in the list of contents; a link
+// into it brings it back.
 (function () {
   "use strict";
-  const { all, around, get, set, onSet, element, say, target } = window.pd;
+  const { root, all, around, get, set, onSet, element, say, target } = window.pd;
 
   function reveal() {
     const section = around(target(), ".pd-section");
@@ -25,6 +26,22 @@
     label();
     all(":scope > .pd-section", card).at(-1)?.after(further);
   }
+
+  // The theme's list of contents names what is shown; the handbook's is made so.
+  for (const entry of all(".md-nav--secondary a", document, HTMLAnchorElement)) {
+    const depth = target(entry)?.dataset.depth;
+    if (depth) around(entry, "li")?.setAttribute("data-depth", depth);
+  }
+
+  // The switch sticks below the header, whose height letters and languages change; on a phone the handbook's goes away.
+  const header = document.querySelector(".md-header, .pd-handbook-header");
+  function measure() {
+    if (!header) return;
+    const stays = getComputedStyle(header).position === "sticky";
+    const height = stays ? header.getBoundingClientRect().bottom : 0;
+    root.style.setProperty("--pd-stuck", `${Math.max(0, height)}px`);
+  }
+  if (header) new ResizeObserver(measure).observe(header);
 
   window.addEventListener("hashchange", reveal);
   reveal();

@@ -19,7 +19,7 @@
   const mode = firstMode();
   root.classList.add("pd-js");
   root.dataset.pdMode = mode;
-  root.dataset.pdDepth = kept.depth || "deep";
+  root.dataset.pdDepth = kept.depth || "brief";
   root.dataset.pdKeys = kept.keys || "on";
   if (root.hasAttribute("data-pd-handbook")) root.dataset.pdScheme = kept.scheme || "auto";
   root.lang = mode === "en" ? "en" : "zh-Hans";

@@ -1,9 +1,8 @@
 // @ts-check
 // Follow-ups as flip cards: closed at first, both languages flip together, j and k go from one to the next.
-// What an interviewer listens for opens where an address names one of its points.
 (function () {
   "use strict";
-  const { all, around, key, target } = window.pd;
+  const { all, around, key, set, target } = window.pd;
 
   /** @param {string} selector @param {ParentNode} [scope] */
   const cards = (selector, scope) => all(selector, scope, HTMLDetailsElement);
@@ -18,15 +17,7 @@
     card.open = item === asked;
     if (item) known.set(item, card.open);
   }
-  function openPoints() {
-    const points = target()?.closest("details.pd-points");
-    if (!(points instanceof HTMLDetailsElement) || points.open) return;
-    points.open = true;
-    target()?.scrollIntoView();
-  }
-  openPoints();
   window.addEventListener("hashchange", () => {
-    openPoints();
     const item = around(target(), ".pd-item");
     for (const card of item ? cards("details.pd-followup", item) : []) card.open = true;
   });
@@ -45,17 +36,6 @@
   }
   document.addEventListener("toggle", follow, true);
 
-  // Paper shows every answer; afterwards the page is as it was.
-  /** @type {HTMLDetailsElement[]} */
-  let closed = [];
-  window.addEventListener("beforeprint", () => {
-    closed = cards(":is(details.pd-followup, details.pd-points):not([open])");
-    for (const card of closed) card.open = true;
-  });
-  window.addEventListener("afterprint", () => {
-    for (const card of closed) card.open = false;
-  });
-
   // Where j and k stop. Side by side, the two languages of a follow-up count once.
   function stops() {
     const faces = all(".pd-item .pd-followup > summary").filter((face) => face.checkVisibility());
@@ -63,6 +43,8 @@
   }
   /** @param {1 | -1} step */
   function move(step) {
+    const card = all(".pd-card:has(.pd-followup)").find((each) => each.checkVisibility());
+    if (card && !stops().length) set("depth", "deep", { keep: false }); // as a link to one would
     const faces = stops();
     if (!faces.length) return false;
     const last = faces.length - 1;

@@ -257,7 +257,26 @@ type Fsrs = typeof import("ts-fsrs");
 /** What became of a number: see generator/evidence. */
 type Verdict = keyof Table["verdicts"];
 
+/** What stands beside a link. */
+interface Shown {
+  /** What is read out with the link: words alone. */
+  said: Child[];
+  /** What follows it; an element with an id is read out as well. */
+  more?: HTMLElement[];
+  verdict?: Verdict;
+  /** Done when it goes. */
+  left?(): void;
+}
+/** A kind of links, and what stands beside them while they are pointed at. */
+interface Beside {
+  of(link: HTMLAnchorElement): boolean;
+  show(link: HTMLAnchorElement): Shown | undefined | Promise<Shown | undefined>;
+  /** Whether a finger sees it before it follows the link. */
+  touch: boolean;
+}
+
 interface Proofdeck extends Core {
+  beside(source: Beside): void;
   store: Store;
   /** The value of the `lang` attribute for each language. */
   htmlLang: Record<Lang, string>;

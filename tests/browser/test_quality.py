@@ -142,6 +142,7 @@ def test_without_scripts_everything_shows(visit: Open, path: str) -> None:
         answers = card.locator(f'[data-lang="{lang}"] .pd-answer')
         assert answers.count() >= 3
         assert all(answer.is_visible() for answer in answers.all())
+    card.locator(".pd-demo > summary").first.click()
     assert card.locator('[data-section="evidence"] .pd-metrics').first.is_visible()
     for control in ("[data-pd-set]", "[data-pd-open]", "[data-pd-copy]"):
         shown = page.locator(control).evaluate_all(

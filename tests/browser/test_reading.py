@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import get_args
 
 from generator.evidence.verdicts import State
 from generator.lang import STATE_MARKS
-from tests.browser.conftest import Open
+from tests.browser.conftest import ROOT, Open
 
 CARD = "cards/activation-checkpointing/"
+RECORD = ROOT / "runnable_demos/evidence/activation_checkpointing.cpu.json"
 SHORT = ["answer", "spoken", "intuition"]
 """Its sections of thirty seconds."""
 MEASURED = '.pd-claim:not([href^="#ev--"])'
@@ -28,8 +30,9 @@ def opened(page) -> list[bool]:
 
 
 def test_follow_ups_flip_by_keyboard(visit: Open) -> None:
-    """All are closed; j and k move, space turns the one in focus."""
+    """All are closed; j and k move, and bring them back where the depth hides them; space turns the one in focus."""
     page = visit(CARD)
+    assert not page.locator("#followups").is_visible()
     assert not any(opened(page))
     page.keyboard.press("j")
     page.keyboard.press("Space")
@@ -100,6 +103,7 @@ def test_single_keys_can_be_turned_off(visit: Open) -> None:
     assert page.url == address
     assert page.locator("html").get_attribute("data-pd-mode") == "zh"
     assert page.locator("dialog[open]").count() == 0
+    page.evaluate("window.pd.set('depth', 'deep')")
     page.locator('[data-lang="zh"] summary').first.focus()
     page.keyboard.press("Space")
     assert opened(page)[0]
@@ -134,9 +138,9 @@ def sections(page) -> list[str]:
 
 
 def test_depth_hides_what_is_deeper(visit: Open) -> None:
-    """30 seconds show what is said and pictured, two minutes insights and the sum, deep everything; it is kept."""
+    """Two minutes at first; 30 seconds show what is said and pictured, deep everything; what is chosen is kept."""
     page = visit(CARD, mode="en")
-    assert len(sections(page)) == 13
+    assert sections(page) == [*SHORT, "insights", "example"]
     page.get_by_role("button", name="30 s").click()
     assert sections(page) == SHORT
     page.reload()
@@ -163,18 +167,26 @@ def test_a_link_into_the_depth_brings_it_back(visit: Open) -> None:
 
 
 def test_focus_shows_the_proof(visit: Open) -> None:
-    """What the evidence says of a number stands beside it on focus, is read out, and Esc closes it."""
+    """The number as printed, then what was found, how, on what and when; it is read out, and Esc closes it."""
     page = visit(CARD, mode="en")
-    claim = page.locator(f'[data-lang="en"] {MEASURED}').first
-    row = page.locator(f"[id='{(claim.get_attribute('href') or '')[1:]}']")
+    claim = page.locator(
+        '[data-lang="en"] [href="#ev-activation_checkpointing-peak_segments"]'
+    ).first
     claim.focus()
     tip = page.get_by_role("tooltip")
     assert claim.get_attribute("aria-describedby") == tip.get_attribute("id")
-    said = tip.inner_text()
-    for part in (row.locator("td").nth(0), row.locator("td").nth(1)):
-        assert part.inner_text().strip() in said
-    assert "CPU" in said
-    assert page.locator(".pd-tip time, .pd-tip-where").first.inner_text().strip()
+    printed, verdict, found, how, where = filter(None, tip.inner_text().split("\n"))
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    [metric] = [each for each in record["result"]["metrics"] if each["name"] == "peak_segments"]
+    assert printed == claim.inner_text() == "9.0"
+    assert "Proven" in verdict
+    assert found == f"{metric['value']:.6g} {metric['label']['en']}"
+    assert how == f"exact {metric['how']['en']}"
+    assert where.startswith("CPU · PyTorch ")
+    assert where.endswith(record["recorded"])
+    assert (
+        page.locator(".pd-tip code").inner_text() == "proofdeck demo run activation_checkpointing"
+    )
     page.keyboard.press("Escape")
     assert page.get_by_role("tooltip").count() == 0
     assert claim.evaluate("(each) => each === document.activeElement")

@@ -177,7 +177,7 @@ def test_only_what_is_read_off_a_run_counts_as_proven(edition: Edition, kind: Ki
     assert other.states[kind] > 0
     body = pages.article(other, card, pages.SiteAddresses("cards/float-bytes/"))
     assert f'class="pd-claim" data-verdict="{kind}"' in body
-    assert f'<tr id="ev-float_sums-bytes_per_number" data-kind="{kind}">' in body
+    assert f'<tbody data-kind="{kind}">' in body
 
 
 def test_the_about_page_says_what_stands_behind_the_numbers(edition: Edition) -> None:

@@ -25,8 +25,10 @@ from mkdocs.exceptions import PluginError
 
 from generator.edition import assets
 from generator.edition.edition import Edition, bind
+from generator.edition.pages import SiteAddresses, article
 from generator.edition.website import website
 from generator.exporters import site
+from generator.lang import OLD_SECTIONS
 from tests.exporters.html_tree import Element, read
 
 ROOT = Path(__file__).parents[2]
@@ -207,9 +209,39 @@ def test_each_section_of_format_2_has_its_depth(card: Element) -> None:
         **dict.fromkeys(("answer", "spoken", "intuition"), "answer"),
         **dict.fromkeys(("insights", "example"), "brief"),
         **dict.fromkeys(("derivation", "tradeoffs", "pitfalls", "followups", "points"), "deep"),
-        "evidence": "",
-        "connections": "",
+        **dict.fromkeys(("evidence", "connections"), "deep"),
     }
+
+
+def test_each_section_of_format_1_has_its_depth(edition: Edition) -> None:
+    """What can be read in two minutes are answer, insights and trade-offs."""
+    card = edition.library.cards["kahan-sum"]
+    old = {
+        lang: {name: half[name] for name in OLD_SECTIONS} for lang, half in card.sections.items()
+    }
+    body = article(edition, replace(card, question=None, sections=old), SiteAddresses("cards/x/"))
+    depths = dict(re.findall(r'data-section="(\w+)" data-depth="(\w+)"', body))
+    assert [name for name, depth in depths.items() if depth != "deep"] == [
+        "answer", "insights", "tradeoffs",
+    ]  # fmt: skip
+    assert depths["answer"] == "answer"
+
+
+def test_the_picture_is_met_before_the_words_about_it(edition: Edition) -> None:
+    """The intuition begins with its figure, whatever stands first in the file; other sections keep their order."""
+    card = edition.library.cards["rounding"]
+    sections = {
+        lang: {**half, "intuition": replace(half["derivation"], name="intuition")}
+        for lang, half in card.sections.items()
+    }
+    fresh = bind(edition.library)
+    page = read(article(fresh, replace(card, sections=sections), SiteAddresses("cards/x/")))
+    for name, place in (("intuition", 1), ("derivation", -1)):
+        [section] = [each for each in page.all("section") if each["data-section"] == name]
+        for half in section.all("div", class_="pd-half"):
+            shown = [each.tag for each in half.children if isinstance(each, Element)]
+            assert len(shown) > 2
+            assert shown[place] == "figure"
 
 
 def test_pitfalls_stand_below_where_they_are_met(card: Element) -> None:
@@ -238,18 +270,21 @@ def test_what_an_interviewer_listens_for_is_folded_and_named(card: Element) -> N
 
 
 def test_every_claim_leads_to_its_row_of_the_evidence(edition: Edition, card: Element) -> None:
-    """A claim's link names a row that shows number, label, method and kind in both languages."""
-    rows = {row["id"]: row for row in card.all("tr") if row["id"]}
+    """A claim's link names a row with number and label; above its group stand method and kind, once."""
+    groups = {row["id"]: body for body in card.all("tbody") for row in body.all("tr")}
     numbers = card.all("a", class_="pd-claim")
     claims = [each for each in numbers if each["data-verdict"] != "setting"]
     assert len(claims) == len(list(edition.library.cards["kahan-sum"].claims())) > 3
     assert {claim["data-verdict"] for claim in claims} == {"proven", "bounded"}
     for claim in claims:
-        row = rows[claim["href"].removeprefix("#")]
-        assert row["data-kind"] in ("exact", "bounded")
-        assert len(row.all("td")) == 4
-    shown = rows["ev-float_sums-kahan_error"].all("td")[0].text()
-    assert shown == "5.55×10⁻¹⁷ ≤ 3×10⁻¹⁶"
+        group = groups[claim["href"].removeprefix("#")]
+        assert group["data-kind"] in ("exact", "bounded")
+        assert {len(row.all("td")) for row in group.all("tr")[1:]} == {2}
+    bounded = groups["ev-float_sums-kahan_error"]
+    assert bounded.all("td")[0].text() == "5.55×10⁻¹⁷ ≤ 3×10⁻¹⁶"
+    assert bounded.all("th")[0].text().startswith("有界 bounded 与有理数运算比较")
+    methods = [each.text() for each in card.all("th", class_="pd-how")]
+    assert len(methods) == len(set(methods)) > 3
 
 
 def test_the_evidence_names_device_versions_date_and_command(
@@ -257,7 +292,7 @@ def test_the_evidence_names_device_versions_date_and_command(
 ) -> None:
     """All that it takes to repeat the run stands beside the numbers."""
     record = edition.library.evidence.records["float_sums", "cpu"]
-    panel = card.all("div", class_="pd-demo")[0]
+    panel = card.all("details", class_="pd-demo")[0]
     facts = panel.all("dl", class_="pd-run")[0].text()
     assert "CPU" in facts
     assert record.environment["torch"] in facts
@@ -287,7 +322,7 @@ def test_a_figure_in_the_text_stands_once(trees: dict[str, Element]) -> None:
     for figure, half in zip(figures, ("zh-Hans", "en"), strict=True):
         assert [svg["lang"] for svg in figure.all("svg")] == [half, half], "wide and narrow"
         assert figure.all("figcaption")[0].all("a")[0]["data-verdict"] == "proven"
-    placed = page.all("div", class_="pd-demo")[0].all("div", class_="pd-placed")[0]
+    placed = page.all("details", class_="pd-demo")[0].all("div", class_="pd-placed")[0]
     assert [a["href"] for a in placed.all("a")] == [f"#{each['id']}" for each in figures]
     assert len(placed.all("tbody")[0].all("tr")) > 3
 
@@ -303,9 +338,10 @@ def test_what_is_refuted_stands_beside_what_was_measured(trees: dict[str, Elemen
 
 
 def test_a_card_shows_what_comes_before_it_and_after(trees: dict[str, Element]) -> None:
-    """Prerequisites and what they unlock on top, the next card of each path at the bottom."""
+    """Below its text prerequisites and what they unlock, then the next card of each path."""
     rounding = trees["cards/rounding/"]
-    chips = [each["data-card"] for each in rounding.all("header")[1].all("a", class_="pd-chip")]
+    foot = rounding.all("footer", class_="pd-foot")[0]
+    chips = [each["data-card"] for each in foot.all("a", class_="pd-chip")]
     assert chips == ["float-bytes", "kahan-sum"]
     following = rounding.all("nav", class_="pd-next")[0].all("a", rel="next")
     assert [each["href"] for each in following] == ["../../cards/float-bytes/"]
