@@ -38,6 +38,8 @@ from generator.cards.model import (
     Module,
     Param,
 )
+from generator.edition import ways
+from generator.edition.ways import Way
 from generator.evidence import calc, values
 from generator.evidence.calc import Put
 from generator.evidence.derived import Derived, Finding, Input
@@ -247,10 +249,11 @@ class Edition:
             [(name, self._face(name)) for names in ways for name in names],
             ways,
             [
-                (path.id, path.title, (later := self.next_in(path, card.id)) and later.id)
-                + ((later.title,) if later else ())
-                for path in library.paths
-                if card.id in path.cards
+                (
+                    way.path and (way.path.id, way.path.title, way.place, way.count),
+                    [each and (each.id, each.title) for each in (way.before, way.after)],
+                )
+                for way in self.ways[card.id]
             ],
         )
         return hashlib.sha256(repr(found).encode("utf-8", "backslashreplace")).hexdigest()
@@ -460,6 +463,11 @@ class Edition:
             return None
         later = path.cards[path.cards.index(card) + 1 :]
         return next((self.library.cards[c] for c in later if c in self.library.cards), None)
+
+    @cached_property
+    def ways(self) -> Mapping[str, tuple[Way, ...]]:
+        """The ways that lead through each card."""
+        return ways.through(self.library)
 
     def cards_of(self, module: Module) -> tuple[Card, ...]:
         """The cards of a module, in reading order."""

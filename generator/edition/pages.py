@@ -6,7 +6,7 @@ A body is finished HTML. MkDocs, Zensical or another builder only puts its theme
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -17,7 +17,8 @@ from generator import lang, words
 from generator.cache import Later
 from generator.cards import addresses
 from generator.cards.model import Card
-from generator.edition.edition import Edition, input_row, line, printed
+from generator.edition.edition import Edition, input_row, line
+from generator.edition.opening import opening
 from generator.edition.proportions import parts, percent, told
 from generator.evidence import calc
 from generator.graph import drawing as graph
@@ -43,8 +44,8 @@ ABOUT = words.phrase("home.about")
 PROMISE = words.phrase("about.promise")
 ABOUT_HEADINGS = words.group("about_headings")
 NEWEST = 6
-TOP_CLAIMS = 3
-"""What a card proves, on its module's page."""
+QUICK = 5
+"""Questions of a round that needs no choosing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +98,17 @@ class SiteAddresses:
         """A module's page."""
         return self._to(f"{module}/")
 
-    def path(self, path: str) -> str:
-        """A learning path's page."""
-        return self._to(f"{addresses.PATHS}/{path}/")
+    def path(self, path: str = "") -> str:
+        """A learning path's page, or that of all paths."""
+        return self._to(f"{addresses.PATHS}/{path}/" if path else f"{addresses.PATHS}/")
 
     def card(self, card: str, anchor: str = "") -> str:
         """A card's page, or a place on it."""
         return self._to(card_address(card)) + (f"#{anchor}" if anchor else "")
+
+    def quick(self) -> str:
+        """A round of a few questions, which begins at once."""
+        return self._to(f"study/?round={QUICK}")
 
     def demo(self, demo: str) -> str:
         """The page with a demo's source."""
@@ -147,7 +152,7 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
         ABOUT,
         in_navigation=True,
         newest=_newest(edition),
-        about=ABOUT,
+        opening=opened(edition, lambda _: sites("")),
     )
     for module in library.modules.values():
         if edition.cards_of(module):
@@ -165,6 +170,15 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
                 in_navigation=True,
                 module=module,
             )
+    if library.paths:
+        yield _page(
+            "paths.html",
+            edition,
+            sites(f"{addresses.PATHS}/"),
+            lang.PAGE_TITLES["paths"],
+            words.phrase("path.lead"),
+            in_navigation=True,
+        )
     at = sites("graph/")
     yield _page(
         "graph.html",
@@ -275,30 +289,18 @@ def article(edition: Edition, card: Card, at: Addresses, *, handbook: bool = Fal
     )
 
 
+def opened(edition: Edition, own: Callable[[str], Addresses], *, handbook: bool = False) -> Markup:
+    """What the base opens with; ``own`` tells where things are, seen from the card's text in this place."""
+    found = opening(edition)
+    if found is None:
+        return Markup()
+    at = own(found.card.id)
+    return rendered("opening.html", edition=edition, opening=found, at=at, handbook=handbook)
+
+
 def answer(card: Card, language: Lang) -> str:
     """The one-sentence answer in plain words."""
     return plain_text(card.sections[language]["answer"].tokens)
-
-
-def top_claims(edition: Edition, card: Card) -> Sequence[Text]:
-    """The first things that a card proves, each with the number as the card prints it."""
-    lines: dict[tuple[str, str, str], dict[str, str]] = {}
-    for language in LANGS:
-        for claim in card.claims_in(language):
-            verdict = edition.verdict(claim)
-            if verdict and verdict.state in ("proven", "bounded"):
-                metric, line = (
-                    verdict.metric,
-                    lines.setdefault((claim.demo, claim.metric, claim.device), {}),
-                )
-                number = (
-                    words.phrase("numbers.colon")[language]
-                    + ("≤ " if metric.reason else "")
-                    + printed(claim)
-                )
-                said = metric.label[language] + ("" if metric.value is True else number)
-                line.setdefault(language, said)
-    return [line for line in lines.values() if len(line) == len(LANGS)][:TOP_CLAIMS]
 
 
 def report_form(card: Card | None = None) -> str:
@@ -452,10 +454,11 @@ _HELPERS: Mapping[str, object] = {
     "handbook": False,
     "input_row": input_row,
     "line": line,
+    "localise": localise,
     "report_form": report_form,
     "term_anchor": addresses.term,
     "told": told,
-    "top_claims": top_claims,
+    "quick": QUICK,
     "worth": calc.show,
 }
 """What templates ask of a card while they write."""

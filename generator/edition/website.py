@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -11,6 +11,7 @@ from string import punctuation
 from urllib.parse import quote, urlsplit
 
 from generator.cache import Cache
+from generator.cards.model import Card, Module
 from generator.edition import assets, pages
 from generator.edition.edition import Edition
 from generator.edition.pages import Page
@@ -59,12 +60,34 @@ def _files(edition: Edition, site_url: str) -> Mapping[str, bytes]:
         "robots.txt": _robots(site_url).encode(),
     }
     files |= assets.bundles()
+    for module in edition.library.modules.values():
+        if cards := edition.cards_of(module):
+            files[f"{module.id}/cards.json"] = _json(_contents(module, cards))
     for name in assets.LIBRARIES:
         files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
     files[f"vendor/{assets.FONT}"] = font(edition)
     for address, html in pages.redirects(edition):
         files[address] = html.encode()
     return files
+
+
+def _contents(module: Module, cards: Sequence[Card]) -> dict[str, object]:
+    """The cards of a module by topic: what a script lists beside each, so that no page has to."""
+    return {
+        "title": dict(module.title),
+        "topics": [
+            {
+                "title": dict(topic.title),
+                "cards": [
+                    {"id": card.id, "title": dict(card.title)}
+                    for card in cards
+                    if card.topic == topic.id
+                ],
+            }
+            for topic in module.topics.values()
+            if any(card.topic == topic.id for card in cards)
+        ],
+    }
 
 
 def font(edition: Edition) -> bytes:

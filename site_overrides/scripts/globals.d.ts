@@ -116,6 +116,7 @@ interface Core {
 
   data(name: "search"): Promise<SearchData>;
   data(name: "study"): Promise<StudyData>;
+  data(name: `${string}/cards`): Promise<ModuleContents>;
   library(file: string, global: "MiniSearch"): Promise<MiniSearchClass>;
   library(file: string, global: "FSRS"): Promise<Fsrs>;
 }
@@ -153,6 +154,12 @@ interface SearchData {
   /** Of each term of the glossary all that people write for it. */
   terms: string[][];
   parts: SearchPart[];
+}
+
+/** See generator/edition/website.py. */
+interface ModuleContents {
+  title: Bilingual;
+  topics: { title: Bilingual; cards: Named[] }[];
 }
 
 /** See generator/edition/study_data.py. */
@@ -249,6 +256,20 @@ interface OpenProgress {
   onChange(act: () => void): void;
 }
 
+// --- where the reader is: reading.js, ways.js --------------------------------------------------------
+
+/** How far the reader is with a card; `opened` is a day. */
+interface ReadingState {
+  opened?: string;
+  known?: boolean;
+}
+/** The path that the reader is on, or "", and the card where they were. */
+interface Way {
+  path: string;
+  card: string;
+  title: Bilingual;
+}
+
 // --- the page --------------------------------------------------------------------------------------
 
 type MiniSearchClass = typeof import("minisearch").default;
@@ -281,6 +302,13 @@ interface Proofdeck extends Core {
   /** The value of the `lang` attribute for each language. */
   htmlLang: Record<Lang, string>;
   phrases: Partial<Record<Key, Bilingual>>;
+  /** What was read, by card. */
+  reading(): Record<string, ReadingState>;
+  way: {
+    read(): Way;
+    /** Go to what stands before or behind the card on screen; false where nothing does. */
+    follow(rel: "prev" | "next"): boolean;
+  };
   progress: { open(needs: ProgressNeeds): OpenProgress };
   /** How a typed number fares; tests ask it. */
   score(text: string, item: StudyNumber): Score;

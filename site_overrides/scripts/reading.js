@@ -119,4 +119,5 @@
   }
   store.follow("reading", mark);
   mark();
+  window.pd.reading = read;
 })();

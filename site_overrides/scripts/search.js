@@ -550,9 +550,11 @@
     status.textContent = words("common.loading");
   }
 
-  async function open() {
+  /** @param {string} [query] what to look for at once */
+  async function open(query) {
     attach();
     label();
+    if (query) input.value = query;
     dialog.showModal();
     input.select();
     try {
@@ -564,7 +566,10 @@
   }
 
   key(["/", "s", "f"], "single_keys.search", () => void open());
-  document.addEventListener("click", (event) => around(event.target, '[data-pd-open="search"]') && open());
+  document.addEventListener("click", (event) => {
+    const button = around(event.target, '[data-pd-open="search"]');
+    if (button) open(button.dataset.pdQuery);
+  });
 
   // --- arrival from a result --------------------------------------------------------------------------
 
