@@ -101,7 +101,8 @@ def place(library: Library) -> Graph:
     ]
     depth = _depths(library)
     planned = (card for module in library.modules.values() for card in module.planned)
-    height = _height(card.title for card in [*library.cards.values(), *planned])
+    written = (card.title for card in library.cards.values())
+    height = _height([*written, *(card.title for card in planned)])
     drawn = [(m, *_module(m, library, edges, depth, height)) for m in library.modules.values()]
     drawn = [group for group in drawn if group[1]]
     sizes = [_size(nodes, inner) for _, nodes, inner in drawn]
