@@ -14,6 +14,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
@@ -26,6 +27,7 @@ import torch
 from runnable_demos.__main__ import describe
 from runnable_demos.lab import discovery, records
 from runnable_demos.lab.metrics import Kind, Metric, Result, Text, Unit
+from tests.demos import launches
 
 FOLDER = Path(discovery.__file__).parents[1]
 DEMOS = discovery.discover(FOLDER)
@@ -50,7 +52,8 @@ def small(name: str, again: bool = False, reseeded: bool = False) -> Result:
             config = dataclasses.replace(config, seed=config.seed + 1)
         torch.manual_seed(config.seed)
         shares: list[float] = []
-        result: Result = module(name).run(config, lambda share, _: shares.append(share))
+        with launches.anew() if again or reseeded else nullcontext():
+            result: Result = module(name).run(config, lambda share, _: shares.append(share))
     finally:
         torch.set_num_threads(threads)
     assert all(0 <= share <= 1 for share in shares), "progress is a share"
