@@ -28,7 +28,7 @@ EARLY_PARTS = ("store.js", "early.js")
 THEME_SCRIPTS = ("material.js", "palette.js")
 """What the theme would write into each page, whose policy lets no script stand there; the first
 is a part of ``EARLY``, the second runs where the body has begun."""
-_FIRST = ("tokens.css", "core.js", "tip.js")
+_FIRST = ("tokens.css", "core.js", "tip.js", "ways.js")
 """What the other styles and scripts rest on."""
 SITE_ONLY = ("font.css", "material.css", *THEME_SCRIPTS)
 HANDBOOK_ONLY = ("handbook.css", "handbook.js")

@@ -228,6 +228,7 @@ def test_formulas_are_whole_when_their_font_comes_late(visit: Open) -> None:
         if name == "never":
             page.context.route("**/*.woff2", lambda route: route.fulfill(body="", status=200))
         page.goto(page.url.replace("report/", "cards/checkpoint-sqrt-rule/"))
+        page.evaluate("window.pd.set('depth', 'deep')")
         page.evaluate("() => document.fonts.ready.then(() => true)")
         page.evaluate(
             "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
