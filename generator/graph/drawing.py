@@ -26,7 +26,7 @@ COLUMN, BETWEEN = 236, 14
 LINE, EDGE = 14, 8
 """A line of a title, and what a node is higher than its lines."""
 PADDING, TITLE_HEIGHT, GAP = 28, 44, 36
-LINE_WIDTH = 156
+LINE_WIDTH = 160
 ASPECT = 1.5
 
 
@@ -294,7 +294,7 @@ def _beside(title: Text, lang: Lang) -> int:
 
 
 def _wrapped(title: str) -> list[str]:
-    """``title`` in lines that fit a node: between words, between 汉字, and where one is too long within a word."""
+    """``title`` in lines that fit a node: between words, between 汉字, and within a word that is too long."""
     found: list[str] = [""]
     for piece in _pieces(title):
         if not found[-1] or _width(found[-1] + piece.rstrip()) <= LINE_WIDTH:
@@ -302,11 +302,15 @@ def _wrapped(title: str) -> list[str]:
         else:
             found.append(piece)
         while _width(found[-1].rstrip()) > LINE_WIDTH:
-            fit = next(
-                n for n in range(len(found[-1]), 0, -1) if _width(found[-1][:n]) <= LINE_WIDTH
-            )
+            fit = _fitting(found[-1])
             found[-1:] = [found[-1][:fit], found[-1][fit:]]
     return [line.strip() for line in found]
+
+
+def _fitting(word: str) -> int:
+    """How many characters of a word fit a line, up to the last mark among them."""
+    most = next(n for n in range(len(word), 0, -1) if _width(word[:n]) <= LINE_WIDTH)
+    return max(word.rfind(mark, 0, most) for mark in "._-/") + 1 or most
 
 
 def _pieces(title: str) -> Iterator[str]:

@@ -57,7 +57,7 @@
 
   /** @param {Event} event */
   function choose(event) {
-    const path = around(around(event.target, "a[data-card]"), "[data-pd-path]")?.dataset.pdPath;
+    const path = around(around(event.target, "a[data-card], [data-card] a"), "[data-pd-path]")?.dataset.pdPath;
     if (!path) return;
     note({ path });
     if (handbook) mark();

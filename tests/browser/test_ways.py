@@ -171,11 +171,12 @@ def test_a_missing_page_shows_the_way_on(missing, built: Built, path: str, scrip
 
 
 def test_a_missing_page_searches_and_guesses(missing, built: Built) -> None:
-    """The search opens there and finds; a mistyped card's name is recognised."""
+    """The search opens there with the address's words, and finds; a mistyped card's name is recognised."""
     page = missing("cards/flash-atention/")
     guess = page.locator(".pd-lost a")
     assert guess.get_attribute("href") == f"{built.url}cards/flash-attention/"
     page.locator('[data-pd-missing] [data-pd-open="search"]').click()
+    assert page.locator(".pd-search-input").input_value() == "flash atention"
     assert search(page, "FlashAttention")[0] == "flash-attention"
 
 

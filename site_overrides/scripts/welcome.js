@@ -1,5 +1,6 @@
 // @ts-check
 // For who returns: what is due and where they were, on the first page; how far they are, beside each path and on it.
+// It comes behind reading.js and ways.js, which know.
 (function () {
   "use strict";
   const { store, root, handbook, base, all, one, element, say, address, data, reading, way } = window.pd;
