@@ -101,7 +101,10 @@ def test_who_returns_sees_what_is_due_and_where_they_were(visit: Open, built: Bu
 def test_what_cannot_be_read_is_no_past(visit: Open, stored: str) -> None:
     """Whatever stands in the storage, the page opens without an error and says nothing of it."""
     page = visit("")
-    page.evaluate("(text) => ['way', 'study', 'reading'].forEach((n) => localStorage.setItem(`proofdeck.${n}`, text))", stored)  # fmt: skip
+    for name in ("way", "study", "reading"):
+        page.evaluate(
+            "([name, text]) => localStorage.setItem(`proofdeck.${name}`, text)", [name, stored]
+        )
     page.reload()
     page.wait_for_load_state("networkidle")
     assert not page.locator(".pd-resume").is_visible()

@@ -475,7 +475,7 @@ def test_the_social_card_has_the_size_that_sites_expect(built: Path) -> None:
 
 
 def test_the_home_page_counts_what_there_is(edition: Edition, trees: dict[str, Element]) -> None:
-    """Cards, numbers by what became of them, demos, works cited; where to begin; each module with cards, others by name."""
+    """Cards, numbers by what became of them, demos, works cited; where to begin; each module, if only by name."""
     home = trees[""].all("div", class_="pd-home")[0]
     counts = home.all("ul", class_="pd-tally")[0]
     numbers = [each.text().split()[0] for each in counts.all("li")]
