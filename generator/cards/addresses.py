@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from generator.lang import LANGS, SECTION_NAMES, Lang
 
-PAGES = ("graph", "study", "glossary", "about", "report")
+PAGES = ("graph", "study", "glossary", "report")
 """The pages at the top, beside home and the modules."""
-CARDS, PATHS, DEMOS, VENDOR = "cards", "paths", "demos", "vendor"
+CARDS, PATHS, DEMOS, DOCUMENTS, VENDOR = "cards", "paths", "demos", "docs", "vendor"
 """The folders of addresses."""
+FORMER_DOCUMENTS = {"proofs": "about/"}
+"""Where documents stood before, by their names."""
 FILES = (
     "search.json",
     "study.json",
@@ -28,8 +30,9 @@ FILES = (
 THEME = ("index.html", "assets", "404.html", "sitemap.xml", "sitemap.xml.gz")
 """What Material for MkDocs adds."""
 
-TAKEN = frozenset(
-    name.partition(".")[0] for name in (*PAGES, CARDS, PATHS, DEMOS, VENDOR, *FILES, *THEME)
+TAKEN = frozenset(address.rstrip("/") for address in FORMER_DOCUMENTS.values()) | frozenset(
+    name.partition(".")[0]
+    for name in (*PAGES, CARDS, PATHS, DEMOS, DOCUMENTS, VENDOR, *FILES, *THEME)
 )
 """What no module may be called: a page of the site, or a file of it without its ending."""
 

@@ -353,6 +353,40 @@ class Edition:
             for key in dict.fromkeys([*metrics, *settings, *placed, *awaited])
         )
 
+    @cached_property
+    def shown_demos(self) -> Mapping[str, tuple[Card, ...]]:
+        """The demos that have a page, by name: those that a card rests on, each with those cards."""
+        using: dict[str, list[Card]] = {}
+        for card in self.library.cards.values():
+            for demo in self.demos_of(card):
+                using.setdefault(demo, []).append(card)
+        known = self.library.evidence.demos & using.keys()
+        return {demo: tuple(using[demo]) for demo in sorted(known)}
+
+    @cached_property
+    def whole_panels(self) -> Mapping[str, tuple[DemoPanel, ...]]:
+        """All that each demo found on each device whose record a card rests on."""
+        evidence = self.library.evidence
+        found: dict[str, list[DemoPanel]] = {}
+        for record in self.claimed():
+            key = (record.demo, record.device)
+            rows = (
+                MetricRow(evidence_anchor(record.demo, m.name, record.device), m, values.shown(m))
+                for m in record.result.metrics
+            )
+            set_to = (SettingRow(setting_anchor(record.demo, p.name), p) for p in record.parameters)
+            panel = DemoPanel(
+                record,
+                key in evidence.stale,
+                tuple(rows),
+                tuple(set_to) if record.device == "cpu" else (),
+                record.result.figures,
+                frozenset(),
+                evidence.awaited.get(record.demo, {}) if record.device == "cpu" else {},
+            )
+            found.setdefault(record.demo, []).append(panel)
+        return {demo: tuple(panels) for demo, panels in found.items()}
+
     def _proofs(self, card: Card) -> Iterator[Finding | Setting]:
         """The settings that ``card`` states, and what of runs its calculations rest on."""
         yield from (found for link in card.params() if (found := self.setting(link)))

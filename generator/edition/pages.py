@@ -17,6 +17,9 @@ from generator import lang, words
 from generator.cache import Later
 from generator.cards import addresses
 from generator.cards.model import Card
+from generator.documents import program
+from generator.documents.lessons import without_marks
+from generator.edition import documents
 from generator.edition.edition import Edition, input_row, line
 from generator.edition.opening import opening
 from generator.edition.proportions import parts, percent, told
@@ -24,6 +27,7 @@ from generator.evidence import calc
 from generator.graph import drawing as graph
 from generator.lang import LANGS, Lang, Text
 from generator.library.shares import Shares
+from generator.render.documents import RenderedSection
 from generator.render.html import (
     Addresses,
     awaited_anchor,
@@ -41,8 +45,6 @@ from runnable_demos.lab.metrics import Figure
 from runnable_demos.lab.scales import scale_for
 
 ABOUT = words.phrase("home.about")
-PROMISE = words.phrase("about.promise")
-ABOUT_HEADINGS = words.group("about_headings")
 NEWEST = 6
 QUICK = 5
 """Questions of a round that needs no choosing."""
@@ -67,6 +69,7 @@ class Page:
     updated: date
     headings: tuple[Heading, ...] = ()
     in_navigation: bool = False
+    is_document: bool = False
 
     @property
     def body(self) -> Markup:
@@ -86,44 +89,50 @@ class SiteAddresses:
     address: str
     report_url: str = ""
 
-    def _to(self, target: str) -> str:
+    def to(self, target: str) -> str:
+        """The page at an address from the root."""
         up = "../" * self.address.count("/")
         return f"{up}{target}" or "./"
 
     def home(self) -> str:
         """The home page."""
-        return self._to("")
+        return self.to("")
 
     def module(self, module: str) -> str:
         """A module's page."""
-        return self._to(f"{module}/")
+        return self.to(f"{module}/")
 
     def path(self, path: str = "") -> str:
         """A learning path's page, or that of all paths."""
-        return self._to(f"{addresses.PATHS}/{path}/" if path else f"{addresses.PATHS}/")
+        return self.to(f"{addresses.PATHS}/{path}/" if path else f"{addresses.PATHS}/")
 
     def card(self, card: str, anchor: str = "") -> str:
         """A card's page, or a place on it."""
-        return self._to(card_address(card)) + (f"#{anchor}" if anchor else "")
+        return self.to(card_address(card)) + (f"#{anchor}" if anchor else "")
 
     def quick(self) -> str:
         """A round of a few questions, which begins at once."""
-        return self._to(f"study/?round={QUICK}")
+        return self.to(f"study/?round={QUICK}")
 
     def demo(self, demo: str) -> str:
         """The page with a demo's source."""
-        return self._to(f"{addresses.DEMOS}/{demo}/")
+        return self.to(f"{addresses.DEMOS}/{demo}/")
+
+    def document(self, name: str, anchor: str = "") -> str:
+        """The page of a document that is no card, or a place on it; that of them all without a name."""
+        page = f"{addresses.DOCUMENTS}/{name}/" if name else f"{addresses.DOCUMENTS}/"
+        return self.to(page) + (f"#{anchor}" if anchor else "")
 
     def term(self, term: str) -> str:
         """A term on the page of the glossary."""
-        return self._to(f"glossary/#{addresses.term(term)}")
+        return self.to(f"glossary/#{addresses.term(term)}")
 
     def report(self, card: Card | None = None) -> str:
         """Where to report an error, on ``card`` where one is named."""
         if self.report_url:
             name, file = (card.id, card_file(card)) if card else ("", "")
             return self.report_url.replace("{card}", name).replace("{path}", file)
-        return self._to(f"report/?card={card.id}" if card else "report/")
+        return self.to(f"report/?card={card.id}" if card else "report/")
 
     def name(self, anchor: str) -> str:
         """Anchors are their own ids: a card has a page to itself."""
@@ -206,23 +215,7 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
             words.phrase("glossary.lead"),
             in_navigation=True,
         )
-    shares = Shares.together(edition.shares.values())
-    yield _page(
-        "about.html",
-        edition,
-        sites("about/"),
-        lang.PAGE_TITLES["about"],
-        PROMISE,
-        headings=[
-            Heading(anchor, title)
-            for anchor, title in ABOUT_HEADINGS.items()
-            if shares.total or anchor != "shares"
-        ],
-        in_navigation=True,
-        titles_of=ABOUT_HEADINGS,
-        states=edition.states,
-        shares=shares,
-    )
+    yield from _document_pages(edition, sites)
     for path in library.paths:
         yield _page(
             "path.html",
@@ -310,16 +303,20 @@ def report_form(card: Card | None = None) -> str:
 
 
 def redirects(edition: Edition) -> Iterator[tuple[str, str]]:
-    """Addresses that cards had before, and the pages that stand there now."""
-    for card in edition.library.cards.values():
-        for former in card.formerly:
-            here = SiteAddresses(card_address(former)).card(card.id)
-            script = in_script(_REDIRECT)
-            values = {"title": card.title, "here": here, "script": script}
-            yield (
-                card_address(former) + "index.html",
-                rendered("redirect.html", **values, policy=policy([script])),
-            )
+    """Addresses that cards and documents had before, and the pages that stand there now."""
+    moved = [
+        (card_address(former), card_address(card.id), card.title)
+        for card in edition.library.cards.values()
+        for former in card.formerly
+    ]
+    for document in program.documents():
+        if former := addresses.FORMER_DOCUMENTS.get(document.name):
+            moved.append((former, f"{addresses.DOCUMENTS}/{document.name}/", document.title))
+    script = in_script(_REDIRECT)
+    for former, now, title in moved:
+        here = SiteAddresses(former).to(now)
+        values = {"title": title, "here": here, "script": script}
+        yield f"{former}index.html", rendered("redirect.html", **values, policy=policy([script]))
 
 
 _REDIRECT = 'location.replace(document.querySelector("a").href + location.search + location.hash)'
@@ -338,13 +335,13 @@ def _page(
     *,
     headings: Iterable[Heading] = (),
     in_navigation: bool = False,
+    is_document: bool = False,
     **values: object,
 ) -> Page:
     body = rendered(name, edition=edition, at=at, **values)
     content = Later(hashlib.sha256(body.encode()).hexdigest(), lambda: body)
-    return Page(
-        at.address, title, description, content, edition.updated, tuple(headings), in_navigation
-    )
+    where = (in_navigation, is_document)
+    return Page(at.address, title, description, content, edition.updated, tuple(headings), *where)
 
 
 def _newest(edition: Edition) -> list[Card]:
@@ -354,34 +351,97 @@ def _newest(edition: Edition) -> list[Card]:
     ]
 
 
+def _document_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iterator[Page]:
+    """The documents about the program, behind a page that lists them and the lessons of the demos."""
+    texts = program.documents()
+    places = [sites(f"{addresses.DOCUMENTS}/{text.name}/") for text in texts]
+    sheets = [documents.Sheet((text,), at) for text, at in zip(texts, places, strict=True)]
+    made = [page for (page,) in documents.rendered(edition, sheets)]
+    yield _page(
+        "documents.html",
+        edition,
+        sites(f"{addresses.DOCUMENTS}/"),
+        lang.PAGE_TITLES["documents"],
+        words.phrase("documents.lead"),
+        is_document=True,
+        documents={text.name: page for text, page in zip(texts, made, strict=True)},
+    )
+    for at, document in zip(places, made, strict=True):
+        shown = [(section, _live(section, edition, at)) for section in document.sections]
+        kept = [(section, parts) for section, parts in shown if section.said or any(parts.values())]
+        yield _page(
+            "document.html",
+            edition,
+            at,
+            document.title,
+            {each: str(document.lead[each].striptags()) for each in LANGS},
+            headings=[Heading(section.id, section.title) for section, _ in kept],
+            is_document=True,
+            document=document,
+            sections=kept,
+        )
+
+
+def _live(section: RenderedSection, edition: Edition, at: SiteAddresses) -> Mapping[str, Markup]:
+    """The live parts of a section by their names; what has nothing to show is empty."""
+    return {
+        row.part: rendered(
+            f"live/{row.part}.html",
+            edition=edition,
+            at=at,
+            shares=Shares.together(edition.shares.values()),
+        )
+        for row in section.rows
+        if row.part
+    }
+
+
 def _demo_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iterator[Page]:
-    """A page with the source of each demo that a card rests on."""
-    using: dict[str, list[Card]] = {}
-    for card in edition.library.cards.values():
-        for demo in edition.demos_of(card):
-            using.setdefault(demo, []).append(card)
-    demos = sorted(edition.library.evidence.demos & using.keys())
+    """A page for each demo that a card rests on: what it found, how to run it, its lesson, its source."""
+    demos = edition.shown_demos
     texts = [_source(edition, demo) for demo in demos]
     listings = edition.cache.each("listing", texts, lambda index: source(texts[index], "python"))
-    for demo, listing in zip(demos, listings, strict=True):
-        record = next(
-            r for (name, _), r in edition.library.evidence.records.items() if name == demo
-        )
+    (set_up,) = (text for text in program.documents() if text.name == documents.SET_UP)
+    lessons = edition.library.lessons
+    places = [sites(f"{addresses.DEMOS}/{demo}/") for demo in demos]
+    sheets = [
+        documents.Sheet((set_up, lessons[demo]) if demo in lessons else (set_up,), at, demo)
+        for demo, at in zip(demos, places, strict=True)
+    ]
+    made = documents.rendered(edition, sheets)
+    for (demo, cards), listing, at, (before, *lesson) in zip(
+        demos.items(), listings, places, made, strict=True
+    ):
+        panels = edition.whole_panels[demo]
+        taught = lesson[0].sections if lesson else ()
         yield _page(
             "demo.html",
             edition,
-            sites(f"{addresses.DEMOS}/{demo}/"),
-            record.title,
-            record.question,
-            record=record,
-            cards=using.get(demo, []),
+            at,
+            panels[0].record.title,
+            panels[0].record.question,
+            headings=[
+                Heading("found", words.phrase("demo.found")),
+                Heading("run", words.phrase("demo.run")),
+                *(Heading(section.id, section.title) for section in taught),
+                *([Heading("source", words.phrase("demo.source"))] if listing else []),
+            ],
+            of_demo=True,
+            figure_anchor=figure_anchor,
+            awaited_anchor=awaited_anchor,
+            record=panels[0].record,
+            panels=panels,
+            set_up=before.sections[0],
+            lesson=taught,
+            cards=cards,
             source=listing,
         )
 
 
 def _source(edition: Edition, demo: str) -> str:
     file = edition.demos / f"{demo}.py" if edition.demos else None
-    return file.read_text(encoding="utf-8") if file and file.is_file() else ""
+    text = file.read_text(encoding="utf-8") if file and file.is_file() else ""
+    return without_marks(text)
 
 
 def figure_rows(figure: Figure) -> list[list[object]]:
@@ -452,6 +512,7 @@ _HELPERS: Mapping[str, object] = {
     "parts": parts,
     "percent": percent,
     "handbook": False,
+    "of_demo": False,
     "input_row": input_row,
     "line": line,
     "localise": localise,

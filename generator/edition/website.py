@@ -35,6 +35,11 @@ class Website:
         """The pages of the navigation, by their source path."""
         return {path: page for path, page in self.pages.items() if page.in_navigation}
 
+    @property
+    def documents(self) -> Mapping[str, Page]:
+        """The documents that are no cards, by their source path."""
+        return {path: page for path, page in self.pages.items() if page.is_document}
+
     def ways(self) -> list[dict[str, object]]:
         """Where one can go from a page that is not there: the navigation, and every card."""
         return [
