@@ -209,6 +209,7 @@ def loss_and_gradients(
 def bit_equal(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
     """Whether all tensors agree in every bit."""
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+# --8<-- [end:gradients]
 
 
 def compare_gradients(
@@ -237,13 +238,14 @@ def compare_gradients(
             )
             for lengths in (each, segments)
         )
+    # --8<-- [start:forgetful]
     # The forward is the same; the recomputation drops other numbers.
     forgetful = loss_and_gradients(partial(run_segments, blocks, each), blocks, x, config.seed)
     found["loss_equal_without_rng_state"] = torch.equal(reference[0], forgetful[0])
     found["gradients_wrong_without_rng_state"] = not bit_equal(reference[1:], forgetful[1:])
+    # --8<-- [end:forgetful]
 
 
-# --8<-- [end:gradients]
 
 
 def draw_steps(

@@ -238,6 +238,9 @@ _BEFORE = """\
 
 <!-- Written by `python -m generator.checks > docs/checks.en.md`; a test keeps it so. -->
 
+`proofdeck check` names every problem of the cards, the evidence and the lessons in one run, each with its place and how to fix it.
+These are the rules that it holds them to.
+
 ## The rules <!-- #rules -->
 
 Each rule is one file in `generator/checks/`, and has cases that break and keep it in `tests/cases/`;
