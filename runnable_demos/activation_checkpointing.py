@@ -209,6 +209,8 @@ def loss_and_gradients(
 def bit_equal(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
     """Whether all tensors agree in every bit."""
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
 # --8<-- [end:gradients]
 
 
@@ -244,8 +246,6 @@ def compare_gradients(
     found["loss_equal_without_rng_state"] = torch.equal(reference[0], forgetful[0])
     found["gradients_wrong_without_rng_state"] = not bit_equal(reference[1:], forgetful[1:])
     # --8<-- [end:forgetful]
-
-
 
 
 def draw_steps(

@@ -186,6 +186,7 @@ optimizer = ["bar", "优化器状态", "optimizer states"]
 """  # noqa: E501 - a method is said on one line
 
 
+# --8<-- [start:config]
 @dataclass(frozen=True)
 class Config:
     """A stack of ``layers`` matrices, ``width`` × ``width``, on ``ranks`` ranks."""
@@ -200,6 +201,7 @@ class Config:
 
 
 PRESETS = {"small": Config(ranks=2, width=32), "full": Config()}
+# --8<-- [end:config]
 
 
 # --- in each rank --------------------------------------------------------------------------------

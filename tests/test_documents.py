@@ -119,11 +119,11 @@ def test_notes_of_code_stay_with_their_language() -> None:
     assert row.prose["en"].endswith("1.  one")
 
 
-def drawn(zh: str, en: str = EN, sources: Path = DEMOS) -> RenderedDocument:
+def drawn(zh: str, en: str = EN) -> RenderedDocument:
     """Two texts as HTML, on a page that leads to cards alone."""
     found, problems = document(zh, en)
     assert found, problems
-    press = Press(extensions(), sources, lambda href: href if href.startswith("card:") else None)
+    press = Press(extensions(), [DEMOS], lambda href: href if href.startswith("card:") else None)
     return press.document(found)
 
 
@@ -149,7 +149,7 @@ def test_tabs_have_ids_of_their_own_all_over_a_page() -> None:
     texts = ZH.replace("完。", tabs), EN.replace("The end.", tabs)
     found, _ = document(*texts)
     assert found
-    press = Press(extensions(), DEMOS, lambda _: None)
+    press = Press(extensions(), [DEMOS], lambda _: None)
     html = "".join(
         half
         for each in (press.document(found), press.document(found))

@@ -238,8 +238,8 @@ _BEFORE = """\
 
 <!-- Written by `python -m generator.checks > docs/checks.en.md`; a test keeps it so. -->
 
-`proofdeck check` names every problem of the cards, the evidence and the lessons in one run, each with its place and how to fix it.
-These are the rules that it holds them to.
+`proofdeck check` names every problem of the cards, the evidence and the lessons in one run, each with its place
+and how to fix it. These are the rules that it holds them to.
 
 ## The rules <!-- #rules -->
 
@@ -278,9 +278,10 @@ Of the evidence `check` says:
 
 Of documents that are no cards, such as the lessons of demos:
 
-- `document-missing`, `document-title`, `document-heading`, `document-languages`: a language is missing, or both do not have
-  the same headings, code and live parts.
-- `lesson-parts`, `lesson-source`, `lesson-demo`: a lesson lacks a part, shows a piece of source that is not there, or has no demo.
+- `document-missing`, `document-title`, `document-heading`, `document-languages`: a language is missing, or both
+  do not have the same headings, code and live parts.
+- `lesson-parts`, `lesson-source`, `lesson-demo`: a lesson lacks a part, shows a piece of source that is not there,
+  or has no demo.
 
 Faults that keep a file from being a card, or `modules.yml` from being a syllabus, have codes of their own;
 each message says where, what and how to fix it.

@@ -98,7 +98,7 @@ def read(name: str, files: Mapping[Lang, File]) -> tuple[Document | None, list[P
         )
         for at, section in enumerate(first.sections)
     ]
-    title = {lang: halves[lang].title for lang in LANGS}
+    title: Text = {lang: halves[lang].title for lang in LANGS}
     lead = {lang: halves[lang].lead for lang in LANGS}
     return Document(name, title, lead, tuple(sections)), []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from generator.documents import files
 from generator.documents.document import Document
 
-NAMES = ("proofs", "set-up")
+NAMES = ("proofs", "set-up", "contributing", "checks", "exporters")
 """In the order in which the site lists them."""
 
 _HERE = Path(__file__).parent

@@ -18,6 +18,7 @@ from generator.documents.document import Document
 from generator.edition import assets
 from generator.edition.edition import Edition
 from generator.lang import LANGS
+from generator.library.library import PACKAGED_DEMOS
 from generator.render.documents import Extensions, Press, RenderedDocument
 from generator.render.html import evidence_anchor
 
@@ -58,8 +59,7 @@ def rendered(edition: Edition, sheets: Sequence[Sheet]) -> list[tuple[RenderedDo
 
 
 def _rendered(edition: Edition, sheet: Sheet) -> tuple[RenderedDocument, ...]:
-    sources = edition.demos or Path()
-    press = Press(extensions(), sources, lambda href: _address(edition, sheet, href))
+    press = Press(extensions(), _sources(edition), lambda href: _address(edition, sheet, href))
     return tuple(press.document(document) for document in sheet.documents)
 
 
@@ -91,8 +91,16 @@ def _shown(edition: Edition, sheet: Sheet) -> Hashable:
         for listing in document.listings()
         if listing.included
     }
-    folder = edition.demos or Path()
-    return tuple((name, (folder / name).read_text(encoding="utf-8")) for name in sorted(names))
+    found = (
+        next(path for folder in _sources(edition) if (path := folder / name).is_file())
+        for name in sorted(names)
+    )
+    return tuple(path.read_text(encoding="utf-8") for path in found)
+
+
+def _sources(edition: Edition) -> tuple[Path, ...]:
+    """Where a document finds the source of which it shows a part: the base's own demos before the program's."""
+    return (*([edition.demos] if edition.demos else []), PACKAGED_DEMOS)
 
 
 def _digest(*told: object) -> str:

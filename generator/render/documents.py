@@ -7,7 +7,7 @@ goes through a sieve of its own: a lesson comes from whoever wrote the base.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from markdown import Markdown
-from markdown.treeprocessors import Treeprocessor
 from markupsafe import Markup
 
 from generator.documents.document import Document, Listing, Row, Section
@@ -72,9 +71,9 @@ class RenderedDocument:
 class Press:
     """Turns the documents of one page into HTML; ``sources`` is where the code is that they show."""
 
-    def __init__(self, extensions: Extensions, sources: Path, resolve: Resolve) -> None:
+    def __init__(self, extensions: Extensions, sources: Iterable[Path], resolve: Resolve) -> None:
         settings = {name: dict(found) for name, found in extensions.settings.items()}
-        settings.setdefault("pymdownx.snippets", {})["base_path"] = [str(sources)]
+        settings.setdefault("pymdownx.snippets", {})["base_path"] = [*map(str, sources)]
         # One for the page, so that it numbers the tabs of all texts in one row.
         self._markdown = Markdown(extensions=list(extensions.names), extension_configs=settings)
         self._markdown.preprocessors.deregister("html_block")
@@ -107,14 +106,14 @@ class Press:
         return vouched(_CLEANER.clean(html), "sanitised")
 
 
-class _Links(Treeprocessor):
+class _Links:
     """Gives each link its address on the page; one that leads nowhere there becomes plain text."""
 
     def __init__(self, resolve: Resolve) -> None:
-        super().__init__()
         self._resolve = resolve
 
     def run(self, root: Element) -> None:
+        """What Python-Markdown asks of whoever changes its tree."""
         for link in root.iter("a"):
             address = self._resolve(unescape(link.get("href", "")))
             if address is None:
