@@ -363,6 +363,14 @@ def _document_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> 
         sites(f"{addresses.DOCUMENTS}/"),
         lang.PAGE_TITLES["documents"],
         words.phrase("documents.lead"),
+        headings=[
+            Heading("program", words.phrase("documents.program")),
+            *(
+                [Heading("lessons", words.phrase("documents.lessons"))]
+                if edition.shown_demos
+                else []
+            ),
+        ],
         is_document=True,
         documents={text.name: page for text, page in zip(texts, made, strict=True)},
     )
