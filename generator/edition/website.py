@@ -11,12 +11,18 @@ from string import punctuation
 from urllib.parse import quote, urlsplit
 
 from generator.cache import Cache
+from generator.cards import addresses
 from generator.cards.model import Card, Module
 from generator.edition import assets, pages
 from generator.edition.edition import Edition
 from generator.edition.pages import Page
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
+from generator.tex import font as math_font
+
+
+_TAUGHT = (f"{addresses.DEMOS}/", f"{addresses.DOCUMENTS}/")
+"""Where formulas stand that are in no card."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +59,10 @@ class Website:
 def website(edition: Edition, site_url: str, report_url: str = "") -> Website:
     """All pages and files of the site, which will stand at ``site_url``."""
     made = {f"{page.address}index.md": page for page in pages.pages(edition, report_url)}
-    return Website(made, dict(_files(edition, site_url)), edition.cache)
+    return Website(made, dict(_files(edition, site_url, made)), edition.cache)
 
 
-def _files(edition: Edition, site_url: str) -> Mapping[str, bytes]:
+def _files(edition: Edition, site_url: str, made: Mapping[str, Page]) -> Mapping[str, bytes]:
     files: dict[str, bytes] = {
         "search.json": _json(search_data(edition)),
         "study.json": _json(study_data(edition)),
@@ -70,7 +76,10 @@ def _files(edition: Edition, site_url: str) -> Mapping[str, bytes]:
             files[f"{module.id}/cards.json"] = _json(_contents(module, cards))
     for name in assets.LIBRARIES:
         files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
-    files[f"vendor/{assets.FONT}"] = font(edition)
+    taught = math_font.characters(
+        page.body for page in made.values() if page.address.startswith(_TAUGHT)
+    )
+    files[f"vendor/{assets.FONT}"] = font(edition, taught)
     for address, html in pages.redirects(edition):
         files[address] = html.encode()
     return files
@@ -95,9 +104,9 @@ def _contents(module: Module, cards: Sequence[Card]) -> dict[str, object]:
     }
 
 
-def font(edition: Edition) -> bytes:
-    """The math font with the characters of the formulas."""
-    used = edition.formula_characters
+def font(edition: Edition, more: frozenset[str] = frozenset()) -> bytes:
+    """The math font with the characters of the cards' formulas, and ``more``."""
+    used = edition.formula_characters | more
     return edition.cache.get("font", sorted(used), lambda: assets.font(used))
 
 

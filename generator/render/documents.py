@@ -18,7 +18,7 @@ from markdown import Markdown
 from markupsafe import Markup
 
 from generator.documents.document import Document, Listing, Row, Section
-from generator.lang import LANGS, Lang, Text
+from generator.lang import HTML_LANG, LANGS, Lang, Text
 from generator.line_ends import close_up
 from generator.render.html import cleaner
 from generator.render.markup import vouched
@@ -84,7 +84,7 @@ class Press:
         """All of a document."""
         return RenderedDocument(
             document.title,
-            {lang: self._html(document.lead[lang]) for lang in LANGS},
+            {lang: self._html(document.lead[lang], lang) for lang in LANGS},
             tuple(self._section(section) for section in document.sections),
         )
 
@@ -92,15 +92,17 @@ class Press:
         return RenderedSection(section.id, section.title, tuple(map(self._row, section.rows)))
 
     def _row(self, row: Row) -> RenderedRow:
-        prose = {lang: self._html(row.prose[lang]) for lang in LANGS}
+        prose = {lang: self._html(row.prose[lang], lang) for lang in LANGS}
         code = self._html(_fenced(row.listing)) if row.listing else Markup()
         return RenderedRow(prose, code, row.part)
 
-    def _html(self, text: str) -> Markup:
+    def _html(self, text: str, lang: Lang | None = None) -> Markup:
         html = _FORMULA.sub(_formula, self._markdown.convert(text))
         pieces = _CODE.split(html)
         pieces[::2] = [_LINE_END.sub(_line_end, piece) for piece in pieces[::2]]
         html = "".join(pieces).replace("<pre>", '<pre tabindex="0">')
+        if lang == "en":
+            html = _CHINESE.sub(_marked, html)
         html = html.replace("<table>", '<div class="pd-scroll" tabindex="0"><table>')
         html = html.replace("</table>", "</table></div>")
         return vouched(_CLEANER.clean(html), "sanitised")
@@ -154,6 +156,18 @@ def _line_end(found: re.Match[str]) -> str:
     return f"{found['before']}{found['end']}{end}"
 
 
+_CHINESE = re.compile(
+    r"<(?:pre|code)\b.*?</(?:pre|code)>|<[^>]*>|(?P<words>[\u4e00-\u9fff](?:[^<>\n]*[\u4e00-\u9fff])?)",
+    re.DOTALL,
+)
+
+
+def _marked(found: re.Match[str]) -> str:
+    """Chinese words in an English text, for who listens; tags and code stay as they are."""
+    words = found["words"]
+    return f'<span lang="{HTML_LANG["zh"]}">{words}</span>' if words else found[0]
+
+
 _CLEANER = cleaner(
     {
         "dd": set(),
@@ -164,6 +178,7 @@ _CLEANER = cleaner(
         "input": {"checked", "id", "name", "type"},
         "label": {"for"},
         "ol": {"class"},
+        "span": {"lang"},
         "summary": set(),
         "ul": {"class"},
     }

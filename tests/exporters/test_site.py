@@ -23,6 +23,7 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.exceptions import PluginError
 
+from generator.documents import program
 from generator.edition import assets
 from generator.edition.edition import Edition, bind
 from generator.edition.pages import SiteAddresses, article
@@ -80,6 +81,8 @@ def test_every_kind_of_page_is_there(trees: dict[str, Element]) -> None:
         "cards/round-off/",
         "cards/rounding/",
         "demos/float_sums/",
+        "docs/",
+        *(f"docs/{name}/" for name in program.NAMES),
         "glossary/",
         "graph/",
         "numerics/",
@@ -452,7 +455,7 @@ def test_the_sitemap_names_every_page_and_when_its_card_changed(
         url.findtext("loc", "", space).removeprefix(ADDRESS): url.findtext("lastmod", "", space)
         for url in urls
     }
-    assert found.keys() == trees.keys() - {"404.html", "cards/round-off/"}
+    assert found.keys() == trees.keys() - {"404.html", "about/", "cards/round-off/"}
     assert found["cards/rounding/"] == "2026-11-28"
     assert found[""] == "2026-11-29"
     robots = (built / "robots.txt").read_text(encoding="utf-8")
@@ -523,13 +526,14 @@ def test_a_module_page_lists_questions_and_answers(trees: dict[str, Element]) ->
 
 
 def test_the_demo_s_source_can_be_read(demos: Path, trees: dict[str, Element]) -> None:
-    """The page of a demo carries the file as it is."""
-    shown = trees["demos/float_sums/"].all("pre")[0]
+    """The page of a demo carries the file as it is, but for the names of parts that its lesson shows."""
+    shown = trees["demos/float_sums/"].all("pre")[-1]
 
     def raw(element: Element) -> str:
         return "".join(each if isinstance(each, str) else raw(each) for each in element.children)
 
-    assert raw(shown).strip() == (demos / "float_sums.py").read_text(encoding="utf-8").strip()
+    source = (demos / "float_sums.py").read_text(encoding="utf-8").splitlines()
+    assert raw(shown).strip().splitlines() == [line for line in source if "--8<--" not in line]
 
 
 def test_the_pages_of_search_and_study_have_their_data(built: Path) -> None:
@@ -578,7 +582,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(BASE / "cards", tmp_path / "cards")
     shutil.copytree(BASE / "runnable_demos", tmp_path / "runnable_demos")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    for name in ("site_overrides", "generator"):
+    for name in ("site_overrides", "generator", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 
