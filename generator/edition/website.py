@@ -20,7 +20,6 @@ from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
 from generator.tex import font as math_font
 
-
 _TAUGHT = (f"{addresses.DEMOS}/", f"{addresses.DOCUMENTS}/")
 """Where formulas stand that are in no card."""
 
