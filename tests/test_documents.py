@@ -123,7 +123,7 @@ def drawn(zh: str, en: str = EN) -> RenderedDocument:
     """Two texts as HTML, on a page that leads to cards alone."""
     found, problems = document(zh, en)
     assert found, problems
-    press = Press(extensions(), [DEMOS], lambda href: href if href.startswith("card:") else None)
+    press = Press(extensions(), DEMOS, lambda href: href if href.startswith("card:") else None)
     return press.document(found)
 
 
@@ -140,7 +140,7 @@ def test_markdown_is_that_of_mkdocs() -> None:
     )
     assert "<math><msup>" in html
     code = page.sections[0].rows[0].code
-    assert 'class="language-python highlight"' in code and '<pre tabindex="0">' in code
+    assert 'class="language-python highlight"' in code and '<pre lang="" tabindex="0">' in code
 
 
 def test_tabs_have_ids_of_their_own_all_over_a_page() -> None:
@@ -149,7 +149,7 @@ def test_tabs_have_ids_of_their_own_all_over_a_page() -> None:
     texts = ZH.replace("完。", tabs), EN.replace("The end.", tabs)
     found, _ = document(*texts)
     assert found
-    press = Press(extensions(), [DEMOS], lambda _: None)
+    press = Press(extensions(), DEMOS, lambda _: None)
     html = "".join(
         half
         for each in (press.document(found), press.document(found))

@@ -15,7 +15,8 @@ _ROOT = Path(__file__).parents[2]
 OVERRIDES = _ROOT / "site_overrides"
 IN_CHECKOUT = (_ROOT / "pyproject.toml").is_file() and (_ROOT / "Makefile").is_file()
 """Whether this is the project's own folder, in which `make` works, or an installed package."""
-SITE_CONFIG = _ROOT / "mkdocs.yml" if IN_CHECKOUT else OVERRIDES / "mkdocs.yml"
+_PACKAGED = OVERRIDES / "mkdocs.yml"
+SITE_CONFIG = _PACKAGED if _PACKAGED.is_file() else _ROOT / "mkdocs.yml"
 """MkDocs' settings: at the top of a checkout, so that `mkdocs` finds them; in a package, with the theme."""
 FAVICON = OVERRIDES / "favicon.svg"
 _VENDOR = Path(__file__).parents[1] / "vendor"

@@ -59,7 +59,9 @@ def rendered(edition: Edition, sheets: Sequence[Sheet]) -> list[tuple[RenderedDo
 
 
 def _rendered(edition: Edition, sheet: Sheet) -> tuple[RenderedDocument, ...]:
-    press = Press(extensions(), _sources(edition), lambda href: _address(edition, sheet, href))
+    press = Press(
+        extensions(), _sources(edition, sheet), lambda href: _address(edition, sheet, href)
+    )
     return tuple(press.document(document) for document in sheet.documents)
 
 
@@ -91,16 +93,13 @@ def _shown(edition: Edition, sheet: Sheet) -> Hashable:
         for listing in document.listings()
         if listing.included
     }
-    found = (
-        next(path for folder in _sources(edition) if (path := folder / name).is_file())
-        for name in sorted(names)
-    )
-    return tuple(path.read_text(encoding="utf-8") for path in found)
+    folder = _sources(edition, sheet)
+    return tuple((folder / name).read_text(encoding="utf-8") for name in sorted(names))
 
 
-def _sources(edition: Edition) -> tuple[Path, ...]:
-    """Where a document finds the source of which it shows a part: the base's own demos before the program's."""
-    return (*([edition.demos] if edition.demos else []), PACKAGED_DEMOS)
+def _sources(edition: Edition, sheet: Sheet) -> Path:
+    """Where the source is of which a page shows parts: among the base's demos, or the program's own."""
+    return edition.demos if sheet.demo and edition.demos else PACKAGED_DEMOS
 
 
 def _digest(*told: object) -> str:

@@ -7,7 +7,7 @@ goes through a sieve of its own: a lesson comes from whoever wrote the base.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -71,9 +71,9 @@ class RenderedDocument:
 class Press:
     """Turns the documents of one page into HTML; ``sources`` is where the code is that they show."""
 
-    def __init__(self, extensions: Extensions, sources: Iterable[Path], resolve: Resolve) -> None:
+    def __init__(self, extensions: Extensions, sources: Path, resolve: Resolve) -> None:
         settings = {name: dict(found) for name, found in extensions.settings.items()}
-        settings.setdefault("pymdownx.snippets", {})["base_path"] = [*map(str, sources)]
+        settings.setdefault("pymdownx.snippets", {})["base_path"] = [str(sources)]
         # One for the page, so that it numbers the tabs of all texts in one row.
         self._markdown = Markdown(extensions=list(extensions.names), extension_configs=settings)
         self._markdown.preprocessors.deregister("html_block")
@@ -100,7 +100,7 @@ class Press:
         html = _FORMULA.sub(_formula, self._markdown.convert(text))
         pieces = _CODE.split(html)
         pieces[::2] = [_LINE_END.sub(_line_end, piece) for piece in pieces[::2]]
-        html = "".join(pieces).replace("<pre>", '<pre tabindex="0">')
+        html = "".join(pieces).replace("<pre>", '<pre lang="" tabindex="0">')
         if lang == "en":
             html = _CHINESE.sub(_marked, html)
         html = html.replace("<table>", '<div class="pd-scroll" tabindex="0"><table>')
