@@ -410,7 +410,7 @@ def _demo_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iter
     texts = [_source(edition, demo) for demo in demos]
     listings = edition.cache.each("listing", texts, lambda index: source(texts[index], "python"))
     (set_up,) = (text for text in program.documents() if text.name == documents.SET_UP)
-    lessons = edition.library.lessons
+    lessons = edition.library.lessons if edition.demos else {}  # they show its source
     places = [sites(f"{addresses.DEMOS}/{demo}/") for demo in demos]
     sheets = [
         documents.Sheet((set_up, lessons[demo]) if demo in lessons else (set_up,), at, demo)
