@@ -18,7 +18,7 @@
     return say(card.querySelector('[data-section="example"]') ? "depth.further_example" : "depth.further");
   }
 
-  for (const card of all(".pd-card")) {
+  for (const card of all(".pd-card:has([data-depth])")) {
     const further = element("button", { type: "button", class: "pd-button pd-more" });
     further.addEventListener("click", () => set("depth", get("depth") === "answer" ? "brief" : "deep"));
     const label = () => further.replaceChildren(...furtherWords(card));
