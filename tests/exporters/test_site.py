@@ -505,7 +505,12 @@ def test_the_home_page_counts_what_there_is(edition: Edition, trees: dict[str, E
         "numerics/",
     ]
     assert home.all("p", class_="pd-to-come")[0].text() == "以后还有： Still to come: 存储 Storage"
-    assert [each.text() for each in home.all("time")] == ["2026-11-29", "2026-11-28", "2026-11-27"]
+    newest = home.all("ul", class_="pd-list")[0]
+    assert [each.text() for each in newest.all("time")] == [
+        "2026-11-29",
+        "2026-11-28",
+        "2026-11-27",
+    ]
 
 
 def test_a_module_page_lists_questions_and_answers(trees: dict[str, Element]) -> None:
