@@ -31,7 +31,7 @@ THEME_SCRIPTS = ("material.js", "palette.js")
 is a part of ``EARLY``, the second runs where the body has begun."""
 _FIRST = ("tokens.css", "core.js", "tip.js", "ways.js")
 """What the other styles and scripts rest on."""
-SITE_ONLY = ("documents.css", "font.css", "material.css", *THEME_SCRIPTS)
+SITE_ONLY = ("documents.css", "font.css", "material.css", "notes.js", *THEME_SCRIPTS)
 HANDBOOK_ONLY = ("handbook.css", "handbook.js")
 PAGE_SCRIPTS = {"graph.js": ("graph.js",), "study.js": ("progress.js", "study.js")}
 """Of use on the page of that name alone, each file with its parts; ``main.html`` loads them there."""

@@ -57,6 +57,9 @@ def test_a_note_on_code_opens(visit: Open) -> None:
     page = visit("docs/exporters/", mode="en")
     marks = page.locator('[data-lang="en"] .md-annotation__index')
     assert marks.count() == 3
+    assert [mark.get_attribute("aria-label") for mark in marks.all()] == [
+        f"批注 Note {number}" for number in (1, 2, 3)
+    ]
     marks.nth(1).click()
     assert page.get_by_text("One file, so out is that file.").is_visible()
 
