@@ -52,7 +52,7 @@
   // What is at the top of the window stays there while a change makes the text above longer or shorter.
   /** @param {() => void} change */
   function inPlace(change) {
-    const parts = window.scrollY > 0 ? all(".pd-section, .pd-item, .pd-demo") : [];
+    const parts = window.scrollY > 0 ? all(".pd-section, .pd-chapter, .pd-item, .pd-demo") : [];
     const covered = all(".pd-bar").map((bar) => bar.getBoundingClientRect().bottom);
     const seen = Math.max(80, ...covered); // below what sticks to the window's top
     const part = parts.find((each) => each.getBoundingClientRect().bottom > seen);

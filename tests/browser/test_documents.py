@@ -42,6 +42,16 @@ def test_two_languages_stand_side_by_side_above_the_code(visit: Open) -> None:
     assert code["right"] - code["x"] > 2 * zh["width"]
 
 
+@pytest.mark.parametrize("path", [DEMO, "docs/proofs/"])
+def test_reading_depth_is_of_cards_alone(visit: Open, path: str) -> None:
+    """Who reads cards at thirty seconds reads documents whole, and is offered nothing deeper."""
+    page = visit(path, mode="en")
+    page.evaluate("window.pd.set('depth', 'answer')")
+    parts = page.locator(".pd-chapter").all()
+    assert len(parts) >= 5 and all(part.is_visible() for part in parts)
+    assert page.locator(".pd-more").count() == 0
+
+
 def test_a_tab_is_chosen_by_keys(visit: Open) -> None:
     """An arrow key shows the next way to set it up, and hides the one before."""
     page = visit("docs/set-up/", mode="en")
