@@ -231,12 +231,21 @@ def lines_of_run(source: str) -> int:
 # --- the tests of a demo, held to failing ---------------------------------------------------------
 
 
+class Looked(tuple[Metric, ...]):
+    """Metrics that note whether anybody has looked at them."""
+
+    seen = False
+
+    def __iter__(self) -> Iterator[Metric]:
+        self.seen = True
+        return super().__iter__()
+
+
 class Suite:
     """The test functions of a module, to be run on results that a demo might have found."""
 
     def __init__(self, tests: ModuleType, demo: ModuleType) -> None:
         self.tests, self.demo = tests, demo
-        self.asked = False  # whether the demo's result has been looked at
         self.asking: list[Callable[[], object]] = []
 
     def notices(self, result: Result) -> bool:
@@ -244,12 +253,12 @@ class Suite:
         return not all(self._passes(call, result) for call in self.asking)
 
     def take(self, found: Result) -> None:
-        """Find the tests that look at the result and hold for ``found``; the quickest come first."""
+        """Find the tests that look at metrics and hold for those of ``found``; the quickest come first."""
         times: dict[Callable[[], object], float] = {}
         for call in self._calls():
-            self.asked = False
+            metrics = Looked(found.metrics)
             start = perf_counter()
-            if self._passes(call, found) and self.asked:
+            if self._passes(call, dataclasses.replace(found, metrics=metrics)) and metrics.seen:
                 times[call] = perf_counter() - start
         self.asking = sorted(times, key=lambda call: times[call])
 
@@ -257,7 +266,6 @@ class Suite:
         original = self.demo.run
 
         def run(config: Any, progress: Any) -> Result:
-            self.asked = True
             small = config == self.demo.PRESETS["small"]
             return result if small else original(config, progress)
 
@@ -452,6 +460,21 @@ def test_with_more(tmp_path, result):
 """)
     names = {line.split()[0] for line in unheld(suite, found)}
     assert names == {"named", "read", "above"}
+
+
+def test_tests_that_look_at_no_metric_are_not_asked_again() -> None:
+    """Whether a figure is right has nothing to do with a metric that is wrong."""
+    suite = suite_of("""
+asked = []
+
+def test_of_figures():
+    asked.append(run("small", None).figures)
+
+def test_of_metrics():
+    assert [m.value for m in run("small", None).metrics] == [3]
+""")
+    assert unheld(suite, invented(three=3)) == []
+    assert len(suite.tests.asked) == 1
 
 
 def test_a_demo_without_a_test_file_is_told() -> None:
