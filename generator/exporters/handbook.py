@@ -83,6 +83,7 @@ def make(edition: Edition) -> str:
         edition=edition,
         about=pages.ABOUT,
         opening=pages.opened(edition, HandbookAddresses, handbook=True),
+        updated=max((card.updated for card in edition.library.cards.values()), default=None),
         favicon=base64.b64encode(assets.FAVICON.read_bytes()).decode(),
         font=base64.b64encode(font(edition)).decode(),
         policy=policy([early, *scripts], alone=True),

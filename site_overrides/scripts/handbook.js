@@ -28,6 +28,36 @@
   /** @param {HTMLElement} card */
   const list = (card) => sections.replaceChildren(...all(":scope > .pd-section", card).map(entry));
 
+  // --- what is printed: the card, path or module that the address names, else the whole book ------------
+
+  /** @param {HTMLElement} part */
+  function cardsOf(part) {
+    const named = all(".pd-contents a", part, HTMLAnchorElement).map((link) => link.hash.slice(1));
+    return named.flatMap((id) => cards.filter((card) => card.id === id));
+  }
+
+  // The book keeps its order; what is chosen goes ahead in its own.
+  /** @param {HTMLElement[]} chosen @param {HTMLElement | null} part */
+  function choose(chosen, part) {
+    root.dataset.pdPrint = chosen.length ? "part" : "book";
+    for (const each of all(".pd-part")) each.classList.toggle("pd-chosen", each === part);
+    for (const each of cards) each.classList.toggle("pd-chosen", chosen.includes(each));
+    one(".pd-page").after(...new Set([...chosen, ...cards]));
+  }
+
+  /** @param {string} id */
+  function printer(id) {
+    const button = element("button", { type: "button", class: "pd-button pd-print" }, say("handbook.print"));
+    button.addEventListener("click", () => {
+      location.hash = id;
+      show(); // the event of the new address comes after the print dialog
+      window.print();
+    });
+    return button;
+  }
+  for (const part of all(".pd-part[id]")) part.append(printer(part.id));
+  one(".pd-cover").append(printer("top"));
+
   // --- what the address names -------------------------------------------------------------------------
 
   /**
@@ -48,6 +78,8 @@
     const found = target();
     const card = around(found, ".pd-card:not(.pd-sheet)");
     const part = around(found, "#graph, #study, #glossary");
+    const listed = around(found, ".pd-part");
+    choose(card ? [card] : listed ? cardsOf(listed) : [], listed);
     for (const each of cards) each.classList.toggle("pd-view", each === card);
     if (card && card !== shown) list(card);
     shown = card;
