@@ -199,25 +199,19 @@ def test_links_in_text_differ_by_more_than_colour(visit: Open, built: Built) -> 
     assert wrong == []
 
 
-@pytest.mark.parametrize("path", ["cards/checkpoint-torch/", "handbook#card-checkpoint-torch"])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("path", ["cards/checkpoint-torch/", "handbook"])
 def test_every_answer_is_on_paper(visit: Open, tmp_path, path: str) -> None:
-    """The words of each follow-up's answer stand in the printed file, and the page is as it was afterwards.
-
-    Of the handbook this card is printed alone: with 44 cards, Chromium answers that printing all of them failed.
-    """
+    """The words of each follow-up's answer stand in the printed file, of a card and of all cards in one book."""
     page = visit(path, mode="en")
-    page.evaluate(
-        """() => {
-          const others = 'article[data-card]:not([data-card="checkpoint-torch"])';
-          for (const each of document.querySelectorAll(others)) each.remove();
-        }"""
-    )
-    card = page.locator('article[data-card="checkpoint-torch"]')
-    answers = card.locator('[data-lang="en"] .pd-answer').evaluate_all(
+    answers = page.locator('article[data-card] [data-lang="en"] .pd-answer').evaluate_all(
         "(all) => all.map((each) => each.textContent.trim().split(/\\s+/).slice(0, 5).join(' '))"
     )
-    assert len(answers) >= 3
+    assert len(answers) >= 3 * page.locator("article[data-card]").count()
+    opened = "document.querySelectorAll('details.pd-followup[open]').length"
+    before = page.evaluate(opened)
     page.pdf(path=tmp_path / "printed.pdf", prefer_css_page_size=True)
+    assert page.evaluate(opened) == before
     sheets = PdfReader(tmp_path / "printed.pdf").pages
     words = " ".join(sheet.extract_text() for sheet in sheets).split()
 
@@ -227,4 +221,50 @@ def test_every_answer_is_on_paper(visit: Open, tmp_path, path: str) -> None:
 
     text = plain(" ".join(words))
     assert [each for each in answers if plain(each) not in text] == []
-    assert card.locator("details.pd-followup[open]").count() == 0
+
+
+ON_PAPER = """() => {
+  const shown = (selector) => [...document.querySelectorAll(selector)].filter((each) => each.checkVisibility());
+  return {
+    cards: shown("article[data-card]").map((each) => each.dataset.card),
+    lists: shown(".pd-part").map((each) => each.id),
+    cover: shown(".pd-cover").length > 0,
+  };
+}"""
+
+
+def test_the_handbook_prints_what_its_address_names(visit: Open) -> None:
+    """A card alone, a path with its list and in its order, a module, and else the book behind its title page."""
+    page = visit("handbook")
+    page.emulate_media(media="print")
+    book = page.evaluate(ON_PAPER)
+    assert book["cover"]
+    assert len(book["cards"]) == page.locator("article[data-card]").count()
+    assert "path-first-interview" in book["lists"]
+    path = page.locator("#path-first-interview a").evaluate_all(
+        "(all) => all.map((each) => each.dataset.card)"
+    )
+    assert path != [each for each in book["cards"] if each in path]  # its order is its own
+    cases = (
+        ("card-adafactor", ["adafactor"], []),
+        ("adafactor--derivation", ["adafactor"], []),
+        ("path-first-interview", path, ["path-first-interview"]),
+    )
+    for name, cards_of_it, lists in cases:
+        page.evaluate("(name) => { location.hash = name; }", name)
+        page.wait_for_function("document.documentElement.dataset.pdPrint === 'part'")
+        page.evaluate(SETTLED)
+        assert page.evaluate(ON_PAPER) == {"cards": cards_of_it, "lists": lists, "cover": False}
+    page.evaluate("() => { location.hash = 'top'; }")
+    page.wait_for_function("document.documentElement.dataset.pdPrint === 'book'")
+    assert page.evaluate(ON_PAPER) == book
+
+
+def test_a_button_prints_a_path(visit: Open) -> None:
+    """It makes the path what the address names, and opens the browser's own dialog."""
+    page = visit("handbook")
+    page.evaluate("() => { window.print = () => { document.title = location.hash; }; }")
+    page.locator("#path-first-interview").get_by_role("button").press("Enter")
+    assert page.title() == "#path-first-interview"
+    page.emulate_media(media="print")
+    assert page.evaluate(ON_PAPER)["lists"] == ["path-first-interview"]
