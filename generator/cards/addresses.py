@@ -10,7 +10,7 @@ from generator.lang import LANGS, SECTION_NAMES, Lang
 
 PAGES = ("graph", "study", "glossary", "about", "report")
 """The pages at the top, beside home and the modules."""
-CARDS, PATHS, DEMOS, VENDOR = "cards", "paths", "demos", "vendor"
+CARDS, PATHS, DEMOS, FIGURES, VENDOR = "cards", "paths", "demos", "figures", "vendor"
 """The folders of addresses."""
 FILES = (
     "search.json",
@@ -29,7 +29,7 @@ THEME = ("index.html", "assets", "404.html", "sitemap.xml", "sitemap.xml.gz")
 """What Material for MkDocs adds."""
 
 TAKEN = frozenset(
-    name.partition(".")[0] for name in (*PAGES, CARDS, PATHS, DEMOS, VENDOR, *FILES, *THEME)
+    name.partition(".")[0] for name in (*PAGES, CARDS, PATHS, DEMOS, FIGURES, VENDOR, *FILES, *THEME)
 )
 """What no module may be called: a page of the site, or a file of it without its ending."""
 

@@ -105,6 +105,19 @@ def words_script() -> str:
     return f"Object.assign(window.pd, {json.dumps(given, ensure_ascii=False, separators=(',', ':'))});\n"
 
 
+def figure_colours() -> str:
+    """The declarations that colour a figure as the pages do, for a file that no page styles."""
+    text = (OVERRIDES / "styles" / "tokens.css").read_text(encoding="utf-8")
+    named = dict(_COLOUR.findall(text))
+    own = {name: _NAMED.sub(lambda m: named[m[1]], text) for name, text in named.items()}
+    inks = " ".join(f"{name}: {ink};" for name, ink in own.items() if name.startswith("--pd-fig-"))
+    return f"color-scheme: light dark; {inks}"
+
+
+_COLOUR = re.compile(r"(--pd-[\w-]+): ((?:light-dark|var)\([^;]*);")
+_NAMED = re.compile(r"var\((--pd-[\w-]+)\)")
+
+
 def theme_words() -> Mapping[str, Mapping[str, words.Text]]:
     """The words that the theme's templates print, as ``config.extra.pd_words``."""
     return words.groups(words.IN_THEME)

@@ -530,15 +530,16 @@ class Edition:
 
         One for a wide screen and one for a narrow screen stand together, of which styles show one.
         """
-        drawings = [vouched(each, "drawn") for each in self._drawn(record, figure, lang, prefix)]
+        key = (record.demo, record.device, figure.name, lang)
+        drawings = [vouched(each, "drawn") for each in self.drawn(key, prefix)]
         return template("drawings.html", {"drawings": drawings})
 
     def figure_file(self, record: Record, figure: Figure, lang: str) -> str:
         """The figure as a file of its own, which brings its colours along."""
-        return as_file(self._drawn(record, figure, lang, "f")[0])
+        return as_file(self.drawn((record.demo, record.device, figure.name, lang), "f")[0])
 
-    def _drawn(self, record: Record, figure: Figure, lang: str, prefix: str) -> list[str]:
-        key = (record.demo, record.device, figure.name, lang)
+    def drawn(self, key: tuple[str, str, str, str], prefix: str) -> list[str]:
+        """The two drawings of ``drawings[key]``, their ids beginning with ``prefix``."""
         own = escape(f"{prefix}{'-'.join(key)}")
         return [drawn.replace(_FIGURE_IDS, own) for drawn in self.drawings[key]]
 

@@ -18,6 +18,7 @@ from generator.cache import Later
 from generator.cards import addresses
 from generator.cards.model import Card
 from generator.edition.edition import Edition, input_row, line, printed
+from generator.edition.pictures import picture
 from generator.edition.proportions import parts, percent, told
 from generator.evidence import calc
 from generator.graph import drawing as graph
@@ -36,7 +37,7 @@ from generator.render.html import (
 from generator.render.markup import in_script, policy, template
 from generator.render.plain_text import plain_text
 from runnable_demos.lab.mechanisms import Box, Lanes, Mechanism, Span, Tile, Tiles
-from runnable_demos.lab.metrics import Figure
+from runnable_demos.lab.metrics import Figure, Record
 from runnable_demos.lab.scales import scale_for
 
 ABOUT = words.phrase("home.about")
@@ -85,9 +86,12 @@ class SiteAddresses:
     address: str
     report_url: str = ""
 
+    def root(self) -> str:
+        """What leads to the top of the site; nothing at the top."""
+        return "../" * self.address.count("/")
+
     def _to(self, target: str) -> str:
-        up = "../" * self.address.count("/")
-        return f"{up}{target}" or "./"
+        return f"{self.root()}{target}" or "./"
 
     def home(self) -> str:
         """The home page."""
@@ -257,7 +261,7 @@ def article(edition: Edition, card: Card, at: Addresses, *, handbook: bool = Fal
             figure = evidence.figure(demo, name, device)
             assert figure is not None  # a fragment asks for none that is not drawn
             record = evidence.records[demo, device]
-            drawing = edition.figure(record, figure, language, at.name(""))
+            drawing = drawn(edition, record, figure, language, at)
             return at.name(figure_anchor(demo, name, device, language)), drawing
 
         return illustrated(localise(html, at), draw)
@@ -273,6 +277,13 @@ def article(edition: Edition, card: Card, at: Addresses, *, handbook: bool = Fal
         figure_anchor=figure_anchor,
         neighbourhood=graph.neighbourhood(card, edition.library, at.card),
     )
+
+
+def drawn(edition: Edition, record: Record, figure: Figure, language: str, at: Addresses) -> Markup:
+    """A figure: images on the site, which has files for them; drawn into a document that stands alone."""
+    if isinstance(at, SiteAddresses):
+        return picture(edition, record, figure, language, at.root())
+    return edition.figure(record, figure, language, at.name(""))
 
 
 def answer(card: Card, language: Lang) -> str:
@@ -444,6 +455,7 @@ _HELPERS: Mapping[str, object] = {
     "answer": answer,
     "card_file": card_file,
     "calculation_anchor": calculation_anchor,
+    "drawn": drawn,
     "fact_anchor": fact_anchor,
     "figure_rows": figure_rows,
     "part_rows": part_rows,

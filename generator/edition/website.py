@@ -11,7 +11,7 @@ from string import punctuation
 from urllib.parse import quote, urlsplit
 
 from generator.cache import Cache
-from generator.edition import assets, pages
+from generator.edition import assets, pages, pictures
 from generator.edition.edition import Edition
 from generator.edition.pages import Page
 from generator.edition.search_data import search_data
@@ -62,6 +62,7 @@ def _files(edition: Edition, site_url: str) -> Mapping[str, bytes]:
     for name in assets.LIBRARIES:
         files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
     files[f"vendor/{assets.FONT}"] = font(edition)
+    files |= pictures.files(edition)
     for address, html in pages.redirects(edition):
         files[address] = html.encode()
     return files

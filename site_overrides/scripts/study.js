@@ -135,8 +135,13 @@
     const answer = await fetch(address(id));
     if (!answer.ok) throw new Error(String(answer.status));
     const read = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const link of all("a[href]", read, Element)) {
-      link.setAttribute("href", new URL(link.getAttribute("href") || "", address(id)).href);
+    for (const [selector, name] of [
+      ["a[href]", "href"],
+      ["img[src]", "src"],
+    ]) {
+      for (const each of all(selector, read, Element)) {
+        each.setAttribute(name, new URL(each.getAttribute(name) || "", address(id)).href);
+      }
     }
     return read;
   }
