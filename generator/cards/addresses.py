@@ -13,6 +13,9 @@ PAGES = ("graph", "study", "glossary", "about", "report")
 CARDS, PATHS, DEMOS, FIGURES, VENDOR = "cards", "paths", "demos", "figures", "vendor"
 """The folders of addresses."""
 FILES = (
+    "claims.json",
+    "feed.xml",
+    "llms.txt",
     "search.json",
     "study.json",
     "favicon.svg",
@@ -23,13 +26,15 @@ FILES = (
     "early.js",
     "palette.js",
     "graph.js",
+    "search.js",
     "study.js",
 )
 THEME = ("index.html", "assets", "404.html", "sitemap.xml", "sitemap.xml.gz")
 """What Material for MkDocs adds."""
 
 TAKEN = frozenset(
-    name.partition(".")[0] for name in (*PAGES, CARDS, PATHS, DEMOS, FIGURES, VENDOR, *FILES, *THEME)
+    name.partition(".")[0]
+    for name in (*PAGES, CARDS, PATHS, DEMOS, FIGURES, VENDOR, *FILES, *THEME)
 )
 """What no module may be called: a page of the site, or a file of it without its ending."""
 
@@ -44,6 +49,11 @@ HOME_NOTE = "Proofdeck"
 
 PLANNED = "planned"
 """What no topic may be called: the last part of a module's page."""
+
+
+def card_text(card: str) -> str:
+    """The address of a card's Markdown, from its id alone."""
+    return f"{CARDS}/{card}.md"
 
 
 def term(name: str) -> str:

@@ -34,11 +34,16 @@ SITE_ONLY = ("font.css", "material.css", *THEME_SCRIPTS)
 HANDBOOK_ONLY = ("handbook.css", "handbook.js")
 PAGE_SCRIPTS = {"graph.js": ("graph.js",), "study.js": ("progress.js", "study.js")}
 """Of use on the page of that name alone, each file with its parts; ``main.html`` loads them there."""
+LATER = "search.js"
+"""Loaded where a reader first searches, by ``searching.js``."""
 STYLE = "proofdeck.css"
 SCRIPT = "proofdeck.js"
 """What every page of the site loads, each one file: fewer requests, and better packed."""
 _COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)\n", re.MULTILINE | re.DOTALL)
 """A comment that has its lines to itself; one within a line of code stays."""
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
+_BETWEEN = re.compile(r"""("[^"]*")|/\*.*?\*/|\s*([{};,])\s*|(\s)\s*""", re.DOTALL)
+"""Of a style a string, a comment, and the space around a mark or between words."""
 
 
 class MissingAssetsError(Exception):
@@ -67,15 +72,18 @@ def scripts() -> list[Path]:
 
 def bundles() -> dict[str, bytes]:
     """The styles and scripts of the site by address: one of each for all pages, and ``PAGE_SCRIPTS``."""
-    elsewhere = {*HANDBOOK_ONLY, *THEME_SCRIPTS}
+    elsewhere = {*HANDBOOK_ONLY, *THEME_SCRIPTS, LATER}
     elsewhere |= {name for parts in PAGE_SCRIPTS.values() for name in parts}
     material, palette = THEME_SCRIPTS
     return {
-        STYLE: b"\n".join(path.read_bytes() for path in styles() if path.name not in HANDBOOK_ONLY),
+        STYLE: "\n".join(
+            style(path) for path in styles() if path.name not in HANDBOOK_ONLY
+        ).encode(),
         SCRIPT: words_script().encode()
         + _scripts(*(path.name for path in scripts() if path.name not in elsewhere)),
         EARLY: _scripts(*EARLY_PARTS, material),
         palette: _scripts(palette),
+        LATER: _scripts(LATER),
         **{name: _scripts(*parts) for name, parts in PAGE_SCRIPTS.items()},
     }
 
@@ -86,7 +94,13 @@ def _scripts(*names: str) -> bytes:
 
 def script(path: Path) -> str:
     """One of our scripts without the lines of comments and types: those are for who reads the source."""
-    return _COMMENT.sub("", path.read_text(encoding="utf-8"))
+    return _INDENT.sub("", _COMMENT.sub("", path.read_text(encoding="utf-8")))
+
+
+def style(path: Path) -> str:
+    """One of our styles without comments and without the space that only its source needs."""
+    text = path.read_text(encoding="utf-8")
+    return _BETWEEN.sub(lambda match: match[1] or match[2] or match[3] or "", text)
 
 
 def early_script() -> str:

@@ -282,7 +282,7 @@ class Edition:
         card = self.library.cards.get(name)
         if card is None:
             return self._planned.get(name)
-        return card.title, card.module, card.difficulty, card.tags
+        return card.title, card.module, card.difficulty, card.tags, card.updated
 
     @cached_property
     def _digests(self) -> Mapping[Key, str]:

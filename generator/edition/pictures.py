@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from html import unescape
 
 from markupsafe import Markup
@@ -18,22 +19,35 @@ from generator.edition.edition import Edition
 from generator.render.markup import template
 from runnable_demos.lab.metrics import Figure, Record
 
+Key = tuple[str, str, str, str]
+"""Demo, device, figure and language."""
 _LABEL = re.compile(r' aria-label="([^"]*)"')
 _SIZE = re.compile(r' width="([\d.]+)" height="([\d.]+)"')
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One drawing of a figure: its file's address from the root, its size, and what it shows in words."""
+
+    address: str
+    width: str
+    height: str
+    alternative: str
+
+
+def about(edition: Edition, key: Key, *, narrow: bool = False) -> Drawing:
+    """The drawing for a wide screen, or for a narrow one; ``key`` is one of ``Edition.drawings``."""
+    svg = edition.drawings[key][narrow]
+    size, label = _SIZE.search(svg), _LABEL.search(svg)
+    assert size and label  # each drawing has both
+    return Drawing(_names(*key)[narrow], size[1], size[2], unescape(label[1]))
+
+
 def picture(edition: Edition, record: Record, figure: Figure, lang: str, root: str) -> Markup:
     """The images of a figure, for a wide screen and for a narrow one; ``root`` leads to the top of the site."""
-    drawn = edition.drawings[record.demo, record.device, figure.name, lang]
-    names = _names(record.demo, record.device, figure.name, lang)
-    label = _LABEL.search(drawn[0])
-    assert label is not None  # every drawing says in words what it shows
-    images = [
-        (f"{root}{name}", *size.groups())
-        for name, svg in zip(names, drawn, strict=True)
-        if (size := _SIZE.search(svg))
-    ]
-    return template("picture.html", {"images": images, "alternative": unescape(label[1])})
+    key = (record.demo, record.device, figure.name, lang)
+    drawings = [about(edition, key), about(edition, key, narrow=True)]
+    return template("picture.html", {"drawings": drawings, "root": root})
 
 
 def files(edition: Edition) -> Iterator[tuple[str, bytes]]:

@@ -12,7 +12,11 @@ from urllib.parse import quote, urlsplit
 
 from generator.cache import Cache
 from generator.edition import assets, pages, pictures
+from generator.edition.card_text import card_texts
+from generator.edition.claims_data import claims_data
 from generator.edition.edition import Edition
+from generator.edition.feed import feed
+from generator.edition.llms import llms
 from generator.edition.pages import Page
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
@@ -22,11 +26,13 @@ from generator.edition.study_data import study_data
 class Website:
     """The pages by their source path in a builder, and every other file by its address.
 
+    ``texts`` are files for programs, too: Markdown, which a builder must be kept from taking for pages, and what names it.
     ``cache`` is for what a builder makes of a page.
     """
 
     pages: Mapping[str, Page]
     files: Mapping[str, bytes]
+    texts: Mapping[str, bytes]
     cache: Cache
 
     @property
@@ -47,17 +53,25 @@ class Website:
 def website(edition: Edition, site_url: str, report_url: str = "") -> Website:
     """All pages and files of the site, which will stand at ``site_url``."""
     made = {f"{page.address}index.md": page for page in pages.pages(edition, report_url)}
-    return Website(made, dict(_files(edition, site_url)), edition.cache)
+    whole = "" if is_local(site_url) else site_url
+    return Website(made, dict(_files(edition, whole)), _texts(edition, whole), edition.cache)
 
 
-def _files(edition: Edition, site_url: str) -> Mapping[str, bytes]:
+def _texts(edition: Edition, site: str) -> Mapping[str, bytes]:
+    return {**dict(card_texts(edition, site)), "llms.txt": llms(edition, site).encode()}
+
+
+def _files(edition: Edition, site: str) -> Mapping[str, bytes]:
     files: dict[str, bytes] = {
         "search.json": _json(search_data(edition)),
         "study.json": _json(study_data(edition)),
         "favicon.svg": assets.FAVICON.read_bytes(),
         "social.png": edition.cache.get("social card", None, social_card),
-        "robots.txt": _robots(site_url).encode(),
+        "robots.txt": _robots(site).encode(),
+        "claims.json": _json(claims_data(edition, site)),
     }
+    if site:
+        files["feed.xml"] = feed(edition, site)
     files |= assets.bundles()
     for name in assets.LIBRARIES:
         files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
@@ -74,10 +88,10 @@ def font(edition: Edition) -> bytes:
     return edition.cache.get("font", sorted(used), lambda: assets.font(used))
 
 
-def _robots(site_url: str) -> str:
+def _robots(site: str) -> str:
     everyone = "User-agent: *\nAllow: /\n"
-    address = quote(f"{site_url}sitemap.xml", safe=punctuation)  # on one line
-    return everyone if is_local(site_url) else f"{everyone}Sitemap: {address}\n"
+    address = quote(f"{site}sitemap.xml", safe=punctuation)  # on one line
+    return f"{everyone}Sitemap: {address}\n" if site else everyone
 
 
 def is_local(address: str) -> bool:

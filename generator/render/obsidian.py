@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from string import punctuation
+from urllib.parse import quote
 
 from markdown_it.token import Token
 from pygments.lexers import find_lexer_class_by_name
@@ -87,6 +89,17 @@ def wikilink(target: str, label: str, *, table: bool = False) -> str:
     label = " ".join(re.sub(r"[\[\]|]", " ", label).split())
     bar = "\\|" if table else "|"
     return f"[[{target}{bar}{label}]]"
+
+
+def titled(label: str, address: str, title: str = "", *, table: bool = False) -> str:
+    """A link out of the document, whose title says what stands there; ``label`` is Markdown already."""
+    shown = escaped(title.replace('"', "'"), table=table)
+    return f"[{label}](<{url(address)}>" + (f' "{shown}")' if title else ")")
+
+
+def url(address: str) -> str:
+    """An address that ends where its brackets end, also in a cell of a table."""
+    return quote(address, safe="".join(set(punctuation) - set('\\<>|`"')))
 
 
 def callout(kind: str, title: str, body: str, *, folded: bool = False) -> str:
@@ -200,7 +213,7 @@ class Writer:
             tight = tight and all(each.hidden for each in content if each.type == "paragraph_open")
             first, *rest = self._blocks(content) or [""]
             if name := inner[index].meta.get("item"):
-                first += f" ^{self.name(name)}"
+                first += self._named(name)
             mark = marker(len(items))
             # A list within a tight one follows at once: a blank line would loosen both.
             text = first + "".join(
@@ -209,6 +222,10 @@ class Writer:
             items.append(_prefixed(text, " " * len(mark), first=mark))
             index = end + 1
         return ("\n" if tight else "\n\n").join(items)
+
+    def _named(self, item: str) -> str:
+        """What makes a pitfall a place that links lead to."""
+        return f" ^{self.name(item)}"
 
     def _table(self, _: Token, inner: Sequence[Token]) -> str:
         rows: list[list[str]] = []

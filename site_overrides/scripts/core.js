@@ -170,23 +170,24 @@
     return answer.json();
   }
 
-  /** @type {Record<string, Promise<any>>} */
+  /** @type {Record<string, Promise<unknown>>} */
   const loading = {};
+  /** @type {Core["script"]} */
+  function script(file) {
+    loading[file] ||= new Promise((onload, failed) => {
+      const onerror = () => failed(new Error(file + " did not load"));
+      document.head.append(element("script", { src: new URL(file, base).href, onload, onerror }));
+    });
+    loading[file].catch(() => delete loading[file]); // once more when it is wanted again
+    return loading[file];
+  }
   /**
    * @param {string} file
    * @param {"MiniSearch" | "FSRS"} global
    */
-  function library(file, global) {
-    if (window[global]) return Promise.resolve(window[global]);
-    loading[file] ||= new Promise((done, failed) => {
-      const script = element("script", {
-        src: new URL("vendor/" + file, base).href,
-        onload: () => done(window[global]),
-        onerror: () => failed(new Error(file + " did not load")),
-      });
-      document.head.append(script);
-    });
-    return loading[file];
+  async function library(file, global) {
+    if (!window[global]) await script("vendor/" + file);
+    return window[global];
   }
 
   /** @type {Core} */
@@ -217,6 +218,7 @@
     place,
     target,
     data,
+    script,
     library: /** @type {Core["library"]} */ (library),
   };
   Object.assign(window.pd, core);

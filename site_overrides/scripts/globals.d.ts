@@ -116,6 +116,8 @@ interface Core {
 
   data(name: "search"): Promise<SearchData>;
   data(name: "study"): Promise<StudyData>;
+  /** Have a script of the site run, once; the handbook has none. */
+  script(file: string): Promise<unknown>;
   library(file: string, global: "MiniSearch"): Promise<MiniSearchClass>;
   library(file: string, global: "FSRS"): Promise<Fsrs>;
 }
@@ -176,7 +178,7 @@ interface StudyNumber extends StudyItem {
 interface StudyData {
   modules: Named[];
   paths: (Named & { cards: string[] })[];
-  cards: Record<string, { title: Bilingual; module: string; tags: string[] }>;
+  cards: Record<string, { title: Bilingual; module: string; tags: string[]; updated: string }>;
   successors: Record<string, string>;
   items: (StudyItem | StudyNumber)[];
   units: Record<string, [unit: string, worth: number]>;
@@ -281,6 +283,11 @@ interface Proofdeck extends Core {
   /** The value of the `lang` attribute for each language. */
   htmlLang: Record<Lang, string>;
   phrases: Partial<Record<Key, Bilingual>>;
+  search: {
+    open(): void;
+    /** Light the words that a search has led to, in the place behind "#" and the language where they stand. */
+    light(query: string, anchor: string, lang: string | null): void;
+  };
   progress: { open(needs: ProgressNeeds): OpenProgress };
   /** How a typed number fares; tests ask it. */
   score(text: string, item: StudyNumber): Score;

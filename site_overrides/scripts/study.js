@@ -199,6 +199,13 @@
   function button(label, act, attributes = {}) {
     return element("button", { type: "button", class: "pd-button", onclick: act, ...attributes }, label);
   }
+  /** That the text of an item's card has changed since it was answered last. @param {Item} item */
+  function changed(item) {
+    const { updated } = base.cards[item.card];
+    const answered = progress.of(item.id)?.last_review.slice(0, updated.length);
+    if (!answered || answered >= updated) return undefined;
+    return element("small", { class: "pd-changed" }, say("study.changed", { day: updated }));
+  }
   /** The button that Space presses. @param {HTMLElement[]} label @param {() => unknown} act */
   function primary(label, act, more = "") {
     return button([...label, " ", element("kbd", {}, "␣")], act, { class: `pd-button pd-primary${more}` });
@@ -220,7 +227,14 @@
       button(say("study.end"), finish),
     );
     const link = element("a", { href: address(item.card) }, say(title));
-    const about = element("p", { class: "pd-sheet-about" }, say(`item_kinds.${item.kind}`), " — ", link);
+    const about = element(
+      "p",
+      { class: "pd-sheet-about" },
+      say(`item_kinds.${item.kind}`),
+      " — ",
+      link,
+      changed(item),
+    );
     return element("section", { class: "pd-sheet pd-card" }, head, about, ...faces);
   }
 
@@ -433,7 +447,7 @@
     const link = element("a", { href: address(item.card) }, say(title));
     const ask = element("span", {}, say(item.ask));
     const when = dueAt(item) <= now ? say("study.now") : wait(dueAt(item), now);
-    return element("li", {}, link, " ", ask, " ", element("small", {}, when));
+    return element("li", {}, link, " ", ask, " ", element("small", {}, when), changed(item));
   }
 
   let refresh = () => {}; // what the overview counts
