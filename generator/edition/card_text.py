@@ -210,7 +210,8 @@ def _run(panel: DemoPanel) -> Iterator[str]:
     yield paragraph(on_one_line(record.question))
     yield f"`{panel.command}` · {record.device} · {record.recorded}"
     found = [
-        f"{_both(row.value)}: {_both(row.metric.label)}; {_both(row.metric.how)} ({_both(KIND_LABELS[row.metric.kind])})"
+        f"{_both(row.value)}: {_both(row.metric.label)}; {_both(row.metric.how)} "
+        f"({_both(KIND_LABELS[row.metric.kind])})"
         for row in panel.rows
     ]
     found += [f"{escaped(row.value)}: {_both(row.parameter.help)}" for row in panel.settings]

@@ -1,4 +1,7 @@
-"""The cards that changed last, as an Atom feed: ``feed.xml``. Its addresses have to be whole, so a site without one has none."""
+"""The cards that changed last, as an Atom feed: ``feed.xml``.
+
+Its addresses have to be whole, so a site that was not told its own has none.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +48,11 @@ def _entry(made: Element, card: Card, site: str) -> None:
         SubElement(made, "category", term=tag)
     summary = SubElement(made, "summary", type="xhtml")
     both = SubElement(summary, "div", xmlns="http://www.w3.org/1999/xhtml")
-    for text in (card.question, {each: answer(card, each) for each in LANGS}):
-        _paragraphs(both, text or {})
-
-
-def _paragraphs(made: Element, text: Text) -> None:
-    for lang, words in text.items():
-        paragraph = SubElement(made, "p", {"xml:lang": HTML_LANG[lang]})
-        paragraph.text = words
+    said: list[Text] = [card.question] if card.question else []
+    said.append({lang: answer(card, lang) for lang in LANGS})
+    for text in said:
+        for lang in LANGS:
+            SubElement(both, "p", {"xml:lang": HTML_LANG[lang]}).text = text[lang]
 
 
 def _add(made: Element, name: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Figures as files of the site: a page loads one when it comes into sight, and of the four of a figure the one that shows.
+"""Figures as files of the site: a page loads one when it comes into sight, and of a figure's four the one that shows.
 
 Drawn into the page, figures were half of a card's weight. The handbook, which may load nothing, keeps them inside.
 An SVG in an ``<img>`` takes its colour scheme from the page around it, so each file carries both.
@@ -16,6 +16,7 @@ from markupsafe import Markup
 from generator.cards.addresses import FIGURES
 from generator.edition import assets
 from generator.edition.edition import Edition
+from generator.edition.figure_table import is_long, table_file
 from generator.render.markup import template
 from runnable_demos.lab.metrics import Figure, Record
 
@@ -50,8 +51,18 @@ def picture(edition: Edition, record: Record, figure: Figure, lang: str, root: s
     return template("picture.html", {"drawings": drawings, "root": root})
 
 
+def table_address(record: Record, figure: Figure) -> str:
+    """The file with a figure's numbers, from the root; nothing where a page has room for them."""
+    name = f"{FIGURES}/{record.demo}-{record.device}-{figure.name}.csv"
+    return name if is_long(figure) else ""
+
+
 def files(edition: Edition) -> Iterator[tuple[str, bytes]]:
-    """Every drawing by its address."""
+    """Every drawing, and every long table, by its address."""
+    for record in edition.claimed():
+        for figure in record.result.figures:
+            if name := table_address(record, figure):
+                yield name, table_file(figure).encode()
     style = f"<style>svg {{ {assets.figure_colours()} }}</style>"
     for key in edition.drawings:
         for name, svg in zip(_names(*key), edition.drawn(key, "f"), strict=True):

@@ -26,7 +26,7 @@ from generator.edition.study_data import study_data
 class Website:
     """The pages by their source path in a builder, and every other file by its address.
 
-    ``texts`` are files for programs, too: Markdown, which a builder must be kept from taking for pages, and what names it.
+    ``texts`` are for programs: Markdown, which a builder must be kept from taking for pages, and what names it.
     ``cache`` is for what a builder makes of a page.
     """
 

@@ -86,9 +86,12 @@
    * @param {Element} sign
    */
   function show(state, updated, sign) {
+    /** @type {[mark: string, name: Key]} */
     const [mark, name] = isChanged(state, updated)
-      ? /** @type {const} */ (["↻", "reading.changed"])
-      : /** @type {const} */ (state.known ? ["✓", "reading.known"] : ["◐", "reading.opened"]);
+      ? ["↻", "reading.changed"]
+      : state.known
+        ? ["✓", "reading.known"]
+        : ["◐", "reading.opened"];
     sign.textContent = mark;
     sign.setAttribute("aria-label", words(name));
   }
