@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from generator.cards.addresses import FIGURES
 from generator.edition import assets
-from generator.edition.edition import Edition
+from generator.edition.edition import FIGURE_IDS, Edition
 from generator.edition.figure_table import is_long, table_file
 from generator.render.markup import template
 from runnable_demos.lab.metrics import Figure, Record
@@ -23,6 +23,8 @@ from runnable_demos.lab.metrics import Figure, Record
 Key = tuple[str, str, str, str]
 """Demo, device, figure and language."""
 _LABEL = re.compile(r' aria-label="([^"]*)"')
+_STYLE = re.compile(r' style="([^"]*)"')
+_INK = re.compile(r"var\((--pd-fig-\w+), #\w+\)")
 _SIZE = re.compile(r' width="([\d.]+)" height="([\d.]+)"')
 
 
@@ -63,11 +65,22 @@ def files(edition: Edition) -> Iterator[tuple[str, bytes]]:
         for figure in record.result.figures:
             if name := table_address(record, figure):
                 yield name, table_file(figure).encode()
-    style = f"<style>svg {{ {assets.figure_colours()} }}</style>"
+    colours = f"svg {{ {assets.figure_colours()} }}"
     for key in edition.drawings:
-        for name, svg in zip(_names(*key), edition.drawn(key, "f"), strict=True):
-            head, body = svg.split("\n", 1)  # the page has said what it shows
-            yield name, f"{_LABEL.sub('', head)}\n{style}\n{body}".encode()
+        for name, svg in zip(_names(*key), edition.drawings[key], strict=True):
+            head, body = svg.replace(FIGURE_IDS, "f").split("\n", 1)
+            body, rules = _classed(body)
+            style = f"<style>{colours}\n{rules}</style>"
+            alone = _LABEL.sub("", head)  # the page has said what it shows
+            yield name, f"{alone}\n{style}\n{body}".encode()
+
+
+def _classed(body: str) -> tuple[str, str]:
+    """The parts of a drawing with each style said once, as the rule of a class, and those rules."""
+    styles = {text: f"s{number}" for number, text in enumerate(dict.fromkeys(_STYLE.findall(body)))}
+    rules = "\n".join(f".{name} {{ {text} }}" for text, name in styles.items())
+    classed = _STYLE.sub(lambda match: f' class="{styles[match[1]]}"', body)
+    return classed, unescape(_INK.sub(r"var(\1)", rules))
 
 
 def _names(demo: str, device: str, figure: str, lang: str) -> tuple[str, str]:
