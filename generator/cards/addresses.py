@@ -27,6 +27,7 @@ FILES = (
     "palette.js",
     "graph.js",
     "search.js",
+    "study.css",
     "study.js",
 )
 THEME = ("index.html", "assets", "404.html", "sitemap.xml", "sitemap.xml.gz")
