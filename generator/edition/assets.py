@@ -48,7 +48,7 @@ SCRIPT = "proofdeck.js"
 _COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)\n", re.MULTILINE | re.DOTALL)
 """A comment that has its lines to itself; one within a line of code stays."""
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
-_BETWEEN = re.compile(r"""("[^"]*")|/\*.*?\*/|\s*([{};,])\s*|(:)\s+|(\s)\s*""", re.DOTALL)
+_BETWEEN = re.compile(r"""("[^"]*")|/\*.*?\*/\s*|\s*([{};,])\s*|(:)\s+|(\s)\s*""", re.DOTALL)
 """Of a style a string, a comment, and the space around a mark or between words."""
 
 

@@ -6,8 +6,10 @@ in its title how, figures are images with what they show in words, and what prov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+from markdown_it.token import Token
 
 from generator import words
 from generator.cards.addresses import card_text
@@ -51,7 +53,7 @@ from generator.render.html import (
     fact_title,
     setting_anchor,
 )
-from generator.render.obsidian import Writer, escaped, paragraph, titled
+from generator.render.obsidian import JOINER, Writer, escaped, paragraph, titled
 
 UP = "../"
 """From the folder of cards to the top of a site that was not told its address."""
@@ -81,7 +83,7 @@ class _CardText:
         for lang in LANGS:
             parts += [f"## {LANGUAGE_HEADINGS[lang]}", *self._half(lang)]
         parts += [f"## {on_one_line(PAGE_TITLES['evidence'])}", *self._evidence()]
-        return "\n\n".join(parts) + "\n"
+        return "\n\n".join(parts).replace(JOINER, "") + "\n"
 
     def _address(self, card: str, anchor: str = "") -> str:
         return self.root + SiteAddresses("").card(card, anchor)
@@ -191,7 +193,10 @@ class _CardText:
 
 
 class _Writer(Writer):
-    """Markdown that everybody reads: no block ids."""
+    """Markdown that everybody reads: no block ids, and headings below those of sections."""
+
+    def _heading(self, token: Token, inner: Sequence[Token]) -> str:
+        return "#" + super()._heading(token, inner)
 
     def _named(self, item: str) -> str:  # noqa: ARG002 - a list's item has no address of its own
         return ""

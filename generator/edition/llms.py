@@ -31,12 +31,12 @@ def _parts(edition: Edition, site: str) -> Iterator[str]:
                 for card in cards
             )
     yield "## Optional"
+    more = {
+        "claims.json": words.phrase("programs.claims"),
+        "graph/": words.phrase("programs.graph"),
+    }
+    if edition.terms:
+        more["glossary/"] = words.phrase("programs.glossary")
     yield "\n".join(
-        f"- [{file}]({site}{file}): {escaped(on_one_line(words.phrase(f'programs.{name}')))}"
-        for name, file in (
-            ("claims", "claims.json"),
-            ("graph", "graph/"),
-            ("glossary", "glossary/"),
-        )
-        if name != "glossary" or edition.terms
+        f"- [{file}]({site}{file}): {escaped(on_one_line(said))}" for file, said in more.items()
     )

@@ -30,7 +30,7 @@ _SPECIAL = re.compile(
     r"[\\`*\[\]<$#^]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|=(?==)|%(?=%)|(?<=:):"  # k:: v is a field
 )
 _ENTITY = re.compile(r"&(?=#?\w+;)")
-_JOINER = "\u2060"
+JOINER = "\u2060"
 """Takes no room, and keeps the characters beside it from being read as one mark."""
 _RUN_INLINE = re.compile(r"\s*\$?=")
 _RUN_IN_TEXT = re.compile(rf"`(?={_RUN_INLINE.pattern})")
@@ -68,12 +68,12 @@ def paragraph(text: str) -> str:
 
 def value(text: str) -> str:
     """Text as a property, which a table of Dataview shows as Markdown."""
-    return _RUN_IN_TEXT.sub(rf"\g<0>{_JOINER}", text)
+    return _RUN_IN_TEXT.sub(rf"\g<0>{JOINER}", text)
 
 
 def inert(note: str) -> str:
     """A whole note without the one mark that a plugin looks for everywhere, even in code."""
-    return note.replace("<%", f"<{_JOINER}%")
+    return note.replace("<%", f"<{JOINER}%")
 
 
 def link(note: str, anchor: str, label: str, *, table: bool = False) -> str:
@@ -326,7 +326,7 @@ def _is_code(language: str) -> bool:
 
 def _code(content: str, table: bool) -> str:
     if _RUN_INLINE.match(content):
-        content = _JOINER + content
+        content = JOINER + content
     longest = max((len(run) for run in _TICKS.findall(content)), default=0)
     marks = "`" * (longest + 1)
     padding = " " if content.startswith("`") or content.endswith("`") else ""

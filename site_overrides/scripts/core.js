@@ -173,20 +173,20 @@
   /** @type {Record<string, Promise<unknown>>} */
   const loading = {};
   /** @type {Core["script"]} */
-  function script(file) {
-    loading[file] ||= new Promise((onload, failed) => {
-      const onerror = () => failed(new Error(file + " did not load"));
-      document.head.append(element("script", { src: new URL(file, base).href, onload, onerror }));
+  function script(name) {
+    loading[name] ||= new Promise((onload, failed) => {
+      const onerror = () => failed(new Error(name + ".js did not load"));
+      document.head.append(element("script", { src: new URL(name + ".js", base).href, onload, onerror }));
     });
-    loading[file].catch(() => delete loading[file]); // once more when it is wanted again
-    return loading[file];
+    loading[name].catch(() => delete loading[name]); // once more when it is wanted again
+    return loading[name];
   }
   /**
-   * @param {string} file
+   * @param {string} name
    * @param {"MiniSearch" | "FSRS"} global
    */
-  async function library(file, global) {
-    if (!window[global]) await script("vendor/" + file);
+  async function library(name, global) {
+    if (!window[global]) await script("vendor/" + name);
     return window[global];
   }
 

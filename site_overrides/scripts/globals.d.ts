@@ -117,9 +117,9 @@ interface Core {
   data(name: "search"): Promise<SearchData>;
   data(name: "study"): Promise<StudyData>;
   /** Have a script of the site run, once; the handbook has none. */
-  script(file: string): Promise<unknown>;
-  library(file: string, global: "MiniSearch"): Promise<MiniSearchClass>;
-  library(file: string, global: "FSRS"): Promise<Fsrs>;
+  script(name: string): Promise<unknown>;
+  library(name: string, global: "MiniSearch"): Promise<MiniSearchClass>;
+  library(name: string, global: "FSRS"): Promise<Fsrs>;
 }
 
 // --- data of the edition ---------------------------------------------------------------------------

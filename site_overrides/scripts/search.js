@@ -71,7 +71,7 @@
   /** @type {Promise<Index> | undefined} */
   let ready;
   function load() {
-    ready ||= Promise.all([data("search"), library("minisearch.js", "MiniSearch")]).then(indexOf);
+    ready ||= Promise.all([data("search"), library("minisearch", "MiniSearch")]).then(indexOf);
     return ready;
   }
 

@@ -6,7 +6,7 @@
   const { around, key, place, script, words, announce } = window.pd;
 
   async function search() {
-    if (!window.pd.search) await script("search.js");
+    if (!window.pd.search) await script("search");
     return window.pd.search;
   }
   async function open() {

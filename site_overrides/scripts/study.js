@@ -685,7 +685,7 @@
     let fsrs;
     tell(say("common.loading"));
     try {
-      [base, fsrs] = await Promise.all([data("study"), library("ts-fsrs.js", "FSRS")]);
+      [base, fsrs] = await Promise.all([data("study"), library("ts-fsrs", "FSRS")]);
     } catch {
       tell(say("study.failed"));
       return;
