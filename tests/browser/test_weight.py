@@ -28,7 +28,11 @@ def load(chromium: playwright.Browser, built: Built) -> Load:
         context = chromium.new_context(**{"viewport": DESKTOP, **how})
         page = context.new_page()
         answers: list[playwright.Response] = []
-        page.on("response", lambda answer: answers.append(answer))
+
+        def note(answer: playwright.Response) -> None:
+            answers.append(answer)
+
+        page.on("response", note)
         page.goto(built.url + path, wait_until="networkidle")
         if act:
             act(page)
@@ -90,7 +94,8 @@ def test_of_a_figure_that_drawing_is_loaded_which_shows(
     def show(page: playwright.Page) -> None:
         page.locator(".pd-half .pd-drawings:visible").first.scroll_into_view_if_needed()
         page.wait_for_function(
-            "[...document.querySelectorAll('.pd-drawings img')].some((img) => img.naturalWidth && img.checkVisibility())"
+            "[...document.querySelectorAll('.pd-drawings img')]"
+            ".some((img) => img.naturalWidth && img.checkVisibility())"
         )
 
     card = "cards/lora-memory/"
