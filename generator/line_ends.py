@@ -25,6 +25,11 @@ def line_end(tokens: Sequence[Token], index: int) -> str:
     return "" if _close_up(before, after) else " "
 
 
+def close_up(before: str, after: str) -> bool:
+    """Whether two texts stand together where a line ends between them."""
+    return _close_up(iter(reversed(before)), iter(after))
+
+
 def _until_break(tokens: Iterable[Token]) -> Iterator[Token]:
     for token in tokens:
         if token.type in _BREAKS:

@@ -19,7 +19,7 @@ TABLE: Mapping[str, Mapping[str, Text]] = json.loads(
 
 IN_SCRIPTS = (
     "common", "sections", "depth", "difficulties", "verdicts", "proofs", "filters", "search", "study",
-    "item_kinds", "ratings", "scores", "reading", "lost", "single_keys", "handbook",
+    "item_kinds", "ratings", "scores", "reading", "lost", "single_keys", "handbook", "ways", "resume",
 )  # fmt: skip
 """The groups that pages carry for their scripts."""
 IN_THEME = ("common", "footer", "missing")

@@ -1,26 +1,6 @@
 """What does a checkpoint store, what does it compute again, when, and are the gradients the same?
 
-The question
-    The textbook example: 12 layers in 3 segments of 4. Between forward and backward only the three
-    segment inputs are held. Which layers run again, in which order, and when is memory at its peak?
-
-The model
-    Layer i saves its input x_{i−1}; ReLU saves its output x_i, which is the next layer's input.
-    Without checkpoints x_0 … x_12 are held. With them x_0, x_4 and x_8; the backward enters the
-    last segment first, rebuilds x_9 … x_12, and frees them before it goes on to x_5 … x_8:
-
-        L/k + k  activations at the peak, in place of  L + 1
-
-    both with two more in flight: the gradient that comes in, and what is being made from it.
-
-The measurement
-    Each layer notes when it runs, when it runs again and when its gradient arrives, with the bytes
-    that are live then. A stack of transformer blocks shows the same with what a real layer holds
-    inside, and compares loss and gradients bit by bit, with dropout and without.
-
-The result
-    Bit-equal; the last segment's rebuilding is the peak; every layer runs once more, 1/3 of a
-    step's FLOPs, unless the last segment is left alone, at the same peak.
+The lesson is ``lessons/activation_checkpointing.en.md`` (中文: ``lessons/activation_checkpointing.zh.md``).
 """
 
 from __future__ import annotations
@@ -214,6 +194,7 @@ class Config:
 PRESETS = {"small": Config(batch=128, width=8, tokens=16, hidden=16, heads=2), "full": Config()}
 
 
+# --8<-- [start:gradients]
 def loss_and_gradients(
     forward: Forward, layers: Sequence[nn.Module], x: Tensor, seed: int
 ) -> list[Tensor]:
@@ -228,6 +209,9 @@ def loss_and_gradients(
 def bit_equal(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
     """Whether all tensors agree in every bit."""
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+# --8<-- [end:gradients]
 
 
 def compare_gradients(
@@ -256,10 +240,12 @@ def compare_gradients(
             )
             for lengths in (each, segments)
         )
+    # --8<-- [start:forgetful]
     # The forward is the same; the recomputation drops other numbers.
     forgetful = loss_and_gradients(partial(run_segments, blocks, each), blocks, x, config.seed)
     found["loss_equal_without_rng_state"] = torch.equal(reference[0], forgetful[0])
     found["gradients_wrong_without_rng_state"] = not bit_equal(reference[1:], forgetful[1:])
+    # --8<-- [end:forgetful]
 
 
 def draw_steps(
@@ -304,6 +290,7 @@ def run(config: Config, progress: Progress) -> Result:
     progress(0.0, f"{L} layers in segments of {k}")
     shape: tuple[int, ...] = (config.batch, config.width)
     a = config.batch * config.width * 4  # bytes of one layer's output
+    # --8<-- [start:trace]
     layers = [Layer(config.width).to(device) for _ in range(L)]
     none, none_log = trace_step(layers, None, shape, device)
     found["held_none"], found["peak_none"] = none.held / a, none.peak / a
@@ -313,6 +300,7 @@ def run(config: Config, progress: Progress) -> Result:
     found["peak_each"] = each.peak / a
     kept = partial(run_segments, layers, segments, keep_last=True)
     found["peak_last_kept"] = measure_step(kept, layers, shape, device).peak / a
+    # --8<-- [end:trace]
 
     again = [event.layer for event in log if event.moment == "recompute"]
     found["layers_recomputed"] = len(again)
@@ -321,10 +309,12 @@ def run(config: Config, progress: Progress) -> Result:
     draw_steps(none_log, log, k, a, found)
     draw_lifetimes(layers, segments, config, found)
 
+    # --8<-- [start:flops]
     flops = step_flops(partial(run_layers, layers), shape, device)
     checkpointed = partial(run_segments, layers, segments)
     found["recompute_overhead"] = (step_flops(checkpointed, shape, device) - flops) / flops
     found["recompute_overhead_last_kept"] = (step_flops(kept, shape, device) - flops) / flops
+    # --8<-- [end:flops]
 
     progress(0.4, "transformer blocks")
     shape = (1, config.tokens, config.hidden)

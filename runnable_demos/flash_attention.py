@@ -1,29 +1,6 @@
 """Why need attention not keep its N×N matrix, and is the result still exact?
 
-The question
-    ``O = softmax(QKᵀ/√d) V`` with ``Q, K, V`` of shape ``(B, H, N, d)``.
-    Written as three operations it makes ``S`` and ``P`` of N×N and keeps ``P`` for the backward.
-    FlashAttention (Dao et al. 2022) keeps neither. Loop order and ``L`` are those of Dao 2023.
-
-The model
-    A row of softmax needs two numbers from the whole row:
-    its maximum ``m`` and the sum ``ℓ`` of ``exp(s − m)``.
-    Both can be carried from block to block. After columns 1…j, for each row,
-
-        m = max s,   ℓ = Σ exp(s − m),   Õ = Σ exp(s − m) v,   and at the end  O = Õ / ℓ.
-
-    A new block raises ``m`` to ``m'``, and what was summed is multiplied by ``exp(m − m')``.
-    The backward needs ``P`` again. It recomputes each block from ``Q``, ``K`` and
-    ``L = m + log ℓ`` as ``P = exp(S − L)``, and it replaces the row sum in softmax's gradient
-    by ``D = rowsum(dO ∘ O)``.
-
-The measurement
-    Forward and backward are compared with fp64, beside the three operations in equal precision.
-    Saved bytes, the live peak and the FLOPs of matrix products are read off the run, over N.
-    ``HBM`` stands for the slow memory: blocks pass through its two doors, which count bytes.
-
-The result
-    Exact to rounding; saved bytes linear in N; more FLOPs in the backward, fewer bytes moved.
+The lesson is ``lessons/flash_attention.en.md`` (中文: ``lessons/flash_attention.zh.md``).
 """
 
 from __future__ import annotations
@@ -253,6 +230,7 @@ PRESETS = {
 # --- the algorithm -------------------------------------------------------------------------------
 
 
+# --8<-- [start:doors]
 class HBM:
     """Slow memory behind two doors, ``load`` and ``store``; ``bytes`` counts what passes."""
 
@@ -263,6 +241,7 @@ class HBM:
         """``X[rows]``, on chip from now on."""
         block = X[..., rows, :]
         self.bytes += block.nbytes
+        # --8<-- [end:doors]
         return block
 
     def store(self, X: Tensor, rows: slice, block: Tensor) -> None:
@@ -331,6 +310,7 @@ class FlashAttention(torch.autograd.Function):
             O_i = torch.zeros_like(Q_i)  # unnormalised: Σ exp(s − m) v
             l = Q_i.new_zeros(*Q_i.shape[:-1], 1)
             m = torch.full_like(l, -math.inf)
+            # --8<-- [start:merge]
             for columns in tiles:
                 if causal and hidden(rows, columns):
                     break
@@ -345,6 +325,7 @@ class FlashAttention(torch.autograd.Function):
                 hbm.merged(rows, columns, Running(m, l, rescale))
             hbm.store(O, rows, O_i / l)
             hbm.store(L, rows, m + torch.log(l))
+            # --8<-- [end:merge]
         ctx.save_for_backward(Q, K, V, O, L)
         ctx.causal, ctx.size, ctx.hbm = causal, size, hbm
         return O
@@ -361,6 +342,7 @@ class FlashAttention(torch.autograd.Function):
         for columns in tiles:
             K_j, V_j = hbm.load(K, columns), hbm.load(V, columns)
             dK_j, dV_j = torch.zeros_like(K_j), torch.zeros_like(V_j)
+            # --8<-- [start:recompute]
             for rows in tiles:
                 if causal and hidden(rows, columns):
                     continue
@@ -372,6 +354,7 @@ class FlashAttention(torch.autograd.Function):
                 dS = P * (dP - D_i) / math.sqrt(Q.shape[-1])
                 hbm.store(dQ, rows, hbm.load(dQ, rows) + dS @ K_j)
                 dK_j += dS.mT @ Q_i
+            # --8<-- [end:recompute]
             hbm.store(dK, columns, dK_j)
             hbm.store(dV, columns, dV_j)
         return dQ, dK, dV, None, None, None
@@ -445,6 +428,7 @@ class Errors:
 def measure_errors(config: Config) -> Errors:
     """Against fp64, on an aligned and a ragged length, with and without a causal mask."""
     fp32 = fp64 = ratio = 0.0
+    # --8<-- [start:errors]
     for N in (config.exact_length, config.exact_length - 3):
         for causal in (False, True):
             flash = partial(flash_attention, causal=causal, size=config.block)
@@ -460,6 +444,7 @@ def measure_errors(config: Config) -> Errors:
                 fp32 = max(fp32, relative(ours, truth))
                 fp64 = max(fp64, relative(ours64, truth))
                 ratio = max(ratio, relative(ours, truth) / relative(theirs, truth))
+    # --8<-- [end:errors]
     return Errors(fp32, fp64, ratio)
 
 

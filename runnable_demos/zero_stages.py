@@ -1,27 +1,6 @@
 """How many bytes of model states does each ZeRO stage leave on a rank?
 
-The question
-    Data parallelism keeps a full copy of all states on each of N ranks. ZeRO (Rajbhandari et al. 2019)
-    gives each rank 1/N: stage 1 of the optimizer's states, stage 2 of the gradients too, stage 3 of the
-    parameters as well. What do PyTorch's own implementations leave on a rank?
-
-The model
-    With P, G and O bytes a parameter for parameters, gradients and the optimizer,
-
-        stage 0   P + G + O           stage 2   P + (G + O)/N
-        stage 1   P + G + O/N         stage 3   (P + G + O)/N
-
-    All fp32 with Adam: P = G = 4, O = 8. Mixed precision as in the paper: P = G = 2, O = 12.
-
-The measurement
-    Real ranks, started by torchrun, train a stack of equal matrices. DDP and ZeroRedundancyOptimizer run
-    with ``gradient_as_bucket_view=True``, so that nothing but the states is held; what DDP holds by
-    default, buckets beside the gradients, is measured as well. In the third step every live byte
-    is sorted into its category: when the backward begins, and when the optimizer is about to step.
-
-The result
-    Stages 0, 1 and 3 are the formula to the byte. FSDP2 without resharding holds, beside the gathered
-    parameters, the shard that it was gathered from: P/N more than stage 2 by the formula.
+The lesson is ``lessons/zero_stages.en.md`` (中文: ``lessons/zero_stages.zh.md``).
 """
 
 from __future__ import annotations
@@ -207,6 +186,7 @@ optimizer = ["bar", "优化器状态", "optimizer states"]
 """  # noqa: E501 - a method is said on one line
 
 
+# --8<-- [start:config]
 @dataclass(frozen=True)
 class Config:
     """A stack of ``layers`` matrices, ``width`` × ``width``, on ``ranks`` ranks."""
@@ -221,6 +201,7 @@ class Config:
 
 
 PRESETS = {"small": Config(ranks=2, width=32), "full": Config()}
+# --8<-- [end:config]
 
 
 # --- in each rank --------------------------------------------------------------------------------
@@ -233,6 +214,7 @@ def states(
 
     ``gathered`` is read as the backward begins, the rest as the optimizer is about to step.
     """
+    # --8<-- [start:sort]
     with LiveMemory() as live:
         trainer = build(model())
 
@@ -249,6 +231,7 @@ def states(
         loss.backward()
         del loss
         found = sort()
+    # --8<-- [end:sort]
     # What is left beside the states: DDP's buckets, where the gradients are no views of them.
     found["buckets"] = found["activations"] + found["other"]
     trainer.optimizer.step()
@@ -331,8 +314,10 @@ def run(config: Config, progress: Progress) -> Result:
     found["zero1_largest_share"] = share("lopsided_zero1")
     found["fsdp_largest_share"] = share("lopsided_fsdp")
 
+    # --8<-- [start:formula]
     N, P, G, O = config.ranks, 4, 4, 8  # fp32 with Adam
     formula = [P + G + O, P + G + O / N, P + (G + O) / N, (P + G + O) / N]
+    # --8<-- [end:formula]
     bars = [
         Line(part, range(4), [most(stage, part) for stage in stages])
         for part in ("parameters", "gathered", "gradients", "optimizer")

@@ -18,7 +18,8 @@ The model
 The measurement
     Real ranks train a stack of equal matrices. A dispatch mode lists each collective of the third step
     with the bytes of its message. The ring is executed by hand, what it sends is counted, and each hop
-    notes where in the message the part lies that it sends.
+    notes where in the message the part lies that it sends. Only GPUs with links between them, one for
+    each rank, tell how long it takes.
 
 The result
     2, 2 and 3, but 3 for PyTorch's stage 1: ZeroRedundancyOptimizer leaves DDP's all-reduce as it is
@@ -43,8 +44,10 @@ from runnable_demos.lab import collectives, ranks
 from runnable_demos.lab.findings import Line
 from runnable_demos.lab.mechanisms import Mechanisms, Span
 from runnable_demos.lab.metrics import Progress, Result, Text, parameter
+from runnable_demos.lab.timing import typical_seconds
 from runnable_demos.models import zero
 
+GPU = 14
 TITLE: Text = {"zh": "ZeRO：一步通信多少", "en": "ZeRO: what a step sends"}
 QUESTION: Text = {
     "zh": "ZeRO 的各个阶段每步通信多少，与论文一致吗？",
@@ -143,6 +146,35 @@ by_hand_difference = [
   "largest difference of a weight, stage 2 by hand against DDP, after three steps",
 ]
 
+[[method]]
+kind = "measured"
+only = "gpu"
+how = [
+  "{timed_layers} 层，边长 {timed_width}，bf16，每个进程一张 GPU，共 {ranks} 个；一步的时间，取中位数、最慢的进程",
+  "{timed_layers} layers, {timed_width} wide, bf16, {ranks} ranks with a GPU each; time of a step, the median, on the slowest rank",
+]
+[method.metrics]
+time_few = [
+  "",
+  "阶段 3 的一步是 DDP 的几倍，每个进程 {few} 个 token",
+  "a step of stage 3 over one of DDP, {few} tokens on a rank",
+]
+time_many = [
+  "",
+  "阶段 3 的一步是 DDP 的几倍，每个进程 {many} 个 token",
+  "a step of stage 3 over one of DDP, {many} tokens on a rank",
+]
+
+[[method]]
+kind = "measured"
+only = "gpu"
+how = [
+  "一层的 bf16 参数，即 2 × {timed_width}² 字节；乘 (N−1)/N，除以时间的中位数，最慢的进程，{ranks} 个进程",
+  "bf16 parameters of one layer, 2 × {timed_width}² bytes; times (N−1)/N, over the median time, on the slowest of {ranks} ranks",
+]
+[method.metrics]
+gather_bandwidth = ["B/s", "all-gather 的总线带宽", "bus bandwidth of an all-gather"]
+
 [figure.stages]
 title = ["每步通信量：实际发出的与论文", "Volume per step: as issued, and by the paper"]
 x = {label = ["方案", "scheme"]}
@@ -180,7 +212,7 @@ stage0_theory = ["theory", "阶段 0：2", "stage 0: 2"]
 stage0 = ["measured", "阶段 0，实测", "stage 0, measured"]
 stage3_theory = ["theory", "阶段 3：2m + 1", "stage 3: 2m + 1"]
 stage3 = ["measured", "阶段 3，实测", "stage 3, measured"]
-"""
+"""  # noqa: E501 - a method is said on one line
 
 MICRO_BATCHES = (2, 4)
 
@@ -285,6 +317,45 @@ class ByHand:
             p.data.copy_(new.view_as(p))
 
 
+# --- time, on GPUs -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What GPUs are timed on: layers that keep them busy, and tokens that hide the traffic or do not."""
+
+    layers: int = 8
+    width: int = 8192
+    few: int = 64
+    many: int = 8192
+
+
+TIMED = Timed()
+
+
+def times(timed: Timed, device: str) -> dict[str, float]:
+    """Seconds of a step of DDP and of stage 3, with few tokens and with many, and of one layer's all-gather."""
+    found = {}
+    for name, wrap in (("ddp", zero.ddp), ("stage3", zero.fsdp)):
+        trainer = wrap(zero.stack(timed.layers, timed.width, device).bfloat16())
+        for amount in ("few", "many"):
+            batch = torch.randn(getattr(timed, amount), timed.width, device=device).bfloat16()
+            found[f"{name}_{amount}"] = typical_seconds(partial(trainer.step, batch), device)
+    layer = torch.zeros(timed.width**2, dtype=torch.bfloat16, device=device)
+    shard = layer.chunk(dist.get_world_size())[dist.get_rank()].clone()
+    found["gather"] = typical_seconds(partial(dist.all_gather_single, layer, shard), device)
+    return found
+
+
+def add_times(reports: Sequence[ranks.Report], found: Mechanisms) -> None:
+    """The slowest rank's: all wait for it."""
+    slowest = {name: max(r["times"][name] for r in reports) for name in reports[0]["times"]}
+    for amount in ("few", "many"):
+        found[f"time_{amount}"] = slowest[f"stage3_{amount}"] / slowest[f"ddp_{amount}"]
+    sent = 2 * TIMED.width**2 * (len(reports) - 1) / len(reports)
+    found["gather_bandwidth"] = sent / slowest["gather"]
+
+
 # --- in each rank --------------------------------------------------------------------------------
 
 
@@ -358,6 +429,8 @@ def measure(task: Mapping[str, object]) -> ranks.Report:
             for _ in range(2):
                 accumulate(trainer, batches[:m], keep=keep)
             count(f"stage{stage}_m{m}", partial(accumulate, trainer, batches[:m], keep=keep))
+    if config.device == "cuda":
+        report["times"] = times(TIMED, config.device)
     return report
 
 
@@ -370,7 +443,14 @@ PAPER = {"stage0": 2, "stage1": 2, "stage2_by_hand": 2, "stage2": 2, "stage3": 3
 
 def run(config: Config, progress: Progress) -> Result:
     """Start the ranks once, and read off what rank 0 said; all ranks say the same."""
-    found = Mechanisms(MEASURES, config)
+    found = Mechanisms(
+        MEASURES,
+        config,
+        timed_layers=TIMED.layers,
+        timed_width=TIMED.width,
+        few=TIMED.few,
+        many=TIMED.many,
+    )
     progress(0.1, f"{config.ranks} ranks")
     reports = ranks.launch("runnable_demos.zero_traffic", config.ranks, asdict(config))
     report = reports[0]
@@ -418,6 +498,8 @@ def run(config: Config, progress: Progress) -> Result:
     found["ring_all_reduce"] = max(r["reduce_scatter"] + r["all_gather"] for r in rings)
     found["ring_equals_all_reduce"] = all(r["equal"] for r in rings)
     found.lanes("ring", hops([r["sent"] for r in rings]), rows=range(config.ranks))
+    if config.device == "cuda":
+        add_times(reports, found)
     progress(1.0, "done")
     return found.result()
 

@@ -28,6 +28,7 @@ from generator.render.markup import bilingual, policy
 
 DEMOS = "runnable_demos"
 _SITE = "pd_site"
+_DOCUMENTS = "documents"
 _commands: list[str] = []
 
 
@@ -48,7 +49,7 @@ def on_config(config: Any) -> Any:
     config.extra["pd_ways"] = made.ways()
     config.extra["pd_words"] = assets.theme_words()
     config.extra["pd_files"] = {*made.files, *made.texts}
-    config.nav = list(made.navigation)
+    config.nav = [*made.navigation, {_DOCUMENTS: [*made.documents]}]
     config.extra_css = [assets.STYLE]
     config.extra_javascript.clear()
     script = ExtraScriptValue(assets.SCRIPT)
@@ -109,7 +110,10 @@ def _as_it_is(config: Any, address: str, content: bytes) -> File:
 
 
 def on_nav(nav: Any, files: Any, **_: Any) -> Any:
-    """Chain the cards in reading order, which the theme's keys and footer use."""
+    """Chain the cards in reading order, which the theme's keys and footer use; name the documents' section."""
+    for section in nav.items:
+        if section.title == _DOCUMENTS:
+            section.title = bilingual(lang.PAGE_TITLES[_DOCUMENTS])
     cards = [
         file.page
         for file in files.documentation_pages()
@@ -146,7 +150,10 @@ def _keeping(config: Any) -> type[Template]:
         Path(config.config_file_path).read_bytes(),
         config.site_url,
         config.extra["pd_policy"],
-        [(page.address, page.title) for page in made.navigation.values()],
+        [
+            (page.address, page.title)
+            for page in (*made.navigation.values(), *made.documents.values())
+        ],
     )
 
     class Keeping(Template):

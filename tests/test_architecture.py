@@ -25,6 +25,7 @@ ROOMS = (
     MODULES,
     "cards",
     "evidence",
+    "documents",
     "library",
     "tex",
     "checks",

@@ -232,5 +232,10 @@ def test_zensical_builds_the_exported_pages(tmp_path: Path) -> None:
         assert len(article.all("details", class_="pd-followup")) == len(followups)
         assert article.all("math")
         assert not page.all("p", class_="pd-half")
+    for address, headings in (("docs/proofs", 5), ("demos/float_sums", 8)):
+        page = read((out / "site" / address / "index.html").read_text(encoding="utf-8"))
+        (sheet,) = page.all("div", class_="pd-page")
+        assert len(sheet.all("section", class_="pd-section")) == headings
+        assert {half["lang"] for half in sheet.all("div", class_="pd-half")} == {"zh-Hans", "en"}
     code = read((out / "site/cards/kahan-sum/index.html").read_text(encoding="utf-8")).all("pre")[0]
     assert code.text().startswith("def kahan ( numbers ): total")

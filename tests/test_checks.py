@@ -175,8 +175,10 @@ def test_a_passing_case_is_not_blamed(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_documentation_is_that_of_the_rules() -> None:
-    """``docs/checks.md`` is what ``python -m generator.checks`` prints."""
-    assert (HERE.parent / "docs" / "checks.md").read_text(encoding="utf-8") == checks.documented()
+    """``docs/checks.en.md`` is what ``python -m generator.checks`` prints."""
+    assert (HERE.parent / "docs" / "checks.en.md").read_text(
+        encoding="utf-8"
+    ) == checks.documented()
 
 
 SILENT = 'silenced: {%s: "the phrase is quoted, and the card is about it"}'

@@ -10,7 +10,6 @@ import pytest
 
 from generator.graph.drawing import (
     LINE_WIDTH,
-    NODE_HEIGHT,
     NODE_WIDTH,
     Graph,
     Node,
@@ -59,7 +58,7 @@ def overlapping(graph: Graph) -> list[tuple[Node, Node]]:
         for b in nodes[i + 1 :]:
             if b.x >= a.x + NODE_WIDTH:
                 break
-            if abs(a.y - b.y) < NODE_HEIGHT:
+            if abs(a.y - b.y) < a.height:
                 found.append((a, b))
     return found
 
@@ -80,7 +79,7 @@ def test_every_card_is_placed(library: Library) -> None:
         assert box.x < node.x
         assert box.y < node.y
         assert node.x + NODE_WIDTH < box.x + box.width
-        assert node.y + NODE_HEIGHT < box.y + box.height
+        assert node.y + node.height < box.y + box.height
 
 
 def test_prerequisites_stand_to_the_left(library: Library) -> None:
@@ -114,7 +113,7 @@ def test_no_arrow_crosses_a_card(large: Library) -> None:
     assert passing
     for x, y in passing:
         for node in graph.nodes.values():
-            assert node.x != x or not node.y < y < node.y + NODE_HEIGHT
+            assert node.x != x or not node.y < y < node.y + node.height
 
 
 def test_long_titles_are_cut_to_the_node(large: Library) -> None:

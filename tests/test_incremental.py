@@ -422,9 +422,9 @@ def test_one_edit_makes_one_article(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_another_program_builds_everything_anew(tmp_path: Path) -> None:
-    """After a change of a template, a style, a word or the theme the command writes what a clean one does."""
+    """After a change of a template, a document, a word or the theme the command writes what a clean one does."""
     program = tmp_path / "program"
-    for name in ("generator", "runnable_demos", "site_overrides"):
+    for name in ("generator", "runnable_demos", "site_overrides", "docs"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, program / name, ignore=ignored)
     for name in ("mkdocs.yml", "pyproject.toml", "Makefile"):
@@ -456,6 +456,7 @@ def test_another_program_builds_everything_anew(tmp_path: Path) -> None:
         ("generator/render/templates/card.html", 'class="pd-title"', 'class="pd-title pd-new"'),
         ("site_overrides/theme/main.html", "{% block", "<!-- new -->{% block"),
         ("generator/words.json", "Report an error", "Report a fault"),
+        ("docs/proofs.en.md", "FLOPs are not seconds", "FLOPs are no seconds"),
     ):
         file = program / name
         text = file.read_text("utf-8")
@@ -464,3 +465,4 @@ def test_another_program_builds_everything_anew(tmp_path: Path) -> None:
     after = built("after", kept)
     assert after == built("clean", "")
     assert after["site/cards/rounding/index.html"] != before["site/cards/rounding/index.html"]
+    assert b"FLOPs are no seconds" in after["site/docs/proofs/index.html"]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from generator.documents import program as program_documents
+
 ROOT = Path(__file__).parent.parent
 BASE = Path(__file__).parent / "library"
 
@@ -28,7 +30,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"  # a build writes beside its sources
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("generator", "runnable_demos", "site_overrides"):
+    for name in ("generator", "runnable_demos", "site_overrides", "docs"):
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     (source / "cards").mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE", "mkdocs.yml", "cards/facts.yml"):
@@ -96,6 +98,10 @@ def test_a_base_of_ones_own_is_checked_and_built(
     assert 'rel="canonical" href="https://a.example/b/"' in home
     page = folder / "out put" / "site" / "cards" / "rounding" / "index.html"
     assert 'data-card="rounding"' in page.read_text(encoding="utf-8")
+    taught = folder / "out put" / "site" / "demos" / "float_sums" / "index.html"
+    assert "What comes out, and why" in taught.read_text(encoding="utf-8")
+    for name in program_documents.NAMES:
+        assert (folder / "out put" / "site" / "docs" / name / "index.html").is_file()
     assert (folder / "out put" / "handbook.html").stat().st_size > 100_000
     assert (folder / "out put" / "vault" / "Cards" / "rounding.md").is_file()
     _run([program, "export-pages", start / "pages", *cards], folder)

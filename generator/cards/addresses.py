@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from generator.lang import LANGS, SECTION_NAMES, Lang
 
-PAGES = ("graph", "study", "glossary", "about", "report")
+PAGES = ("graph", "study", "glossary", "report")
 """The pages at the top, beside home and the modules."""
-CARDS, PATHS, DEMOS, FIGURES, VENDOR = "cards", "paths", "demos", "figures", "vendor"
+CARDS, PATHS, DEMOS, DOCUMENTS = "cards", "paths", "demos", "docs"
+FIGURES, VENDOR = "figures", "vendor"
 """The folders of addresses."""
+FORMER_DOCUMENTS = {"proofs": "about/"}
+"""Where documents stood before, by their names."""
 FILES = (
     "claims.json",
     "feed.xml",
@@ -33,9 +36,9 @@ FILES = (
 THEME = ("index.html", "assets", "404.html", "sitemap.xml", "sitemap.xml.gz")
 """What Material for MkDocs adds."""
 
-TAKEN = frozenset(
+TAKEN = frozenset(address.rstrip("/") for address in FORMER_DOCUMENTS.values()) | frozenset(
     name.partition(".")[0]
-    for name in (*PAGES, CARDS, PATHS, DEMOS, FIGURES, VENDOR, *FILES, *THEME)
+    for name in (*PAGES, CARDS, PATHS, DEMOS, DOCUMENTS, FIGURES, VENDOR, *FILES, *THEME)
 )
 """What no module may be called: a page of the site, or a file of it without its ending."""
 

@@ -221,7 +221,7 @@ def _silences(card: Card, used: set[tuple[str, str]]) -> Iterator[Problem]:
 
 
 def documented() -> str:
-    """``docs/checks.md``: every rule with its sentence, and how to silence one."""
+    """``docs/checks.en.md``: every rule with its sentence, and how to silence one."""
     rows = "\n".join(
         f"| `{rule.CODE}` | {rule.SEVERITY} | {_cell(rule.SENTENCE)} |" for rule in rules()
     )
@@ -236,7 +236,12 @@ def _cell(text: str) -> str:
 _BEFORE = """\
 # What `proofdeck check` holds
 
-<!-- Written by `python -m generator.checks > docs/checks.md`; a test keeps it so. -->
+<!-- Written by `python -m generator.checks > docs/checks.en.md`; a test keeps it so. -->
+
+`proofdeck check` names every problem of the cards, the evidence and the lessons in one run, each with its place
+and how to fix it. These are the rules that it holds them to.
+
+## The rules <!-- #rules -->
 
 Each rule is one file in `generator/checks/`, and has cases that break and keep it in `tests/cases/`;
 those that take several files are in `tests/test_library.py`.
@@ -246,6 +251,8 @@ Codes of `claim`, `fact`, `format` and `term` go on behind a hyphen: `claim-numb
 |---|---|---|
 """
 _AFTER = """
+
+## Where a rule is wrong <!-- #silence -->
 
 A rule that is wrong for one card is silenced in its front matter, with the reason:
 
@@ -258,7 +265,9 @@ silenced: {{filler: the phrase is quoted, and the card is about it}}
 
 No reason can silence {never}.
 
-Beside the rules, `check` says of the evidence:
+## Beside the rules <!-- #beside -->
+
+Of the evidence `check` says:
 
 - `evidence-corrupt`: a record cannot be read, or was edited by hand; no claim is held against it.
 - `evidence-name`: a file's name is not that of its demo and device.
@@ -266,6 +275,13 @@ Beside the rules, `check` says of the evidence:
 - `evidence-stale`: the code of a demo, or of a file that it imports, has changed since its run, comments,
   docstrings, formatting and words aside: an error for a CPU's record, which anyone can renew, a warning for a GPU's.
 - `evidence-words`: a demo says in other words today what its record says; `proofdeck refresh` renews them.
+
+Of documents that are no cards, such as the lessons of demos:
+
+- `document-missing`, `document-title`, `document-heading`, `document-languages`: a language is missing, or both
+  do not have the same headings, code and live parts.
+- `lesson-parts`, `lesson-source`, `lesson-demo`: a lesson lacks a part, shows a piece of source that is not there,
+  or has no demo.
 
 Faults that keep a file from being a card, or `modules.yml` from being a syllabus, have codes of their own;
 each message says where, what and how to fix it.

@@ -1,4 +1,4 @@
-"""Print ``docs/checks.md``: ``python -m generator.checks > docs/checks.md``."""
+"""Print ``docs/checks.en.md``: ``python -m generator.checks > docs/checks.en.md``."""
 
 from generator.checks import documented
 

@@ -15,7 +15,8 @@ _ROOT = Path(__file__).parents[2]
 OVERRIDES = _ROOT / "site_overrides"
 IN_CHECKOUT = (_ROOT / "pyproject.toml").is_file() and (_ROOT / "Makefile").is_file()
 """Whether this is the project's own folder, in which `make` works, or an installed package."""
-SITE_CONFIG = _ROOT / "mkdocs.yml" if IN_CHECKOUT else OVERRIDES / "mkdocs.yml"
+_PACKAGED = OVERRIDES / "mkdocs.yml"
+SITE_CONFIG = _PACKAGED if _PACKAGED.is_file() else _ROOT / "mkdocs.yml"
 """MkDocs' settings: at the top of a checkout, so that `mkdocs` finds them; in a package, with the theme."""
 FAVICON = OVERRIDES / "favicon.svg"
 _VENDOR = Path(__file__).parents[1] / "vendor"
@@ -28,9 +29,9 @@ EARLY_PARTS = ("store.js", "early.js")
 THEME_SCRIPTS = ("material.js", "palette.js")
 """What the theme would write into each page, whose policy lets no script stand there; the first
 is a part of ``EARLY``, the second runs where the body has begun."""
-_FIRST = ("tokens.css", "core.js", "tip.js")
+_FIRST = ("tokens.css", "core.js", "tip.js", "ways.js")
 """What the other styles and scripts rest on."""
-SITE_ONLY = ("font.css", "material.css", *THEME_SCRIPTS)
+SITE_ONLY = ("documents.css", "font.css", "material.css", *THEME_SCRIPTS)
 HANDBOOK_ONLY = ("handbook.css", "handbook.js")
 PAGE_SCRIPTS = {"graph.js": ("graph.js",), "study.js": ("progress.js", "study.js")}
 """Of use on the page of that name alone, each file with its parts; ``main.html`` loads them there."""

@@ -38,6 +38,8 @@ from generator.cards.model import (
     Module,
     Param,
 )
+from generator.edition import ways
+from generator.edition.ways import Way
 from generator.evidence import calc, values
 from generator.evidence.calc import Put
 from generator.evidence.derived import Derived, Finding, Input
@@ -248,10 +250,11 @@ class Edition:
             [(name, self._face(name)) for names in ways for name in names],
             ways,
             [
-                (path.id, path.title, (later := self.next_in(path, card.id)) and later.id)
-                + ((later.title,) if later else ())
-                for path in library.paths
-                if card.id in path.cards
+                (
+                    way.path and (way.path.id, way.path.title, way.place, way.count),
+                    [each and (each.id, each.title) for each in (way.before, way.after)],
+                )
+                for way in self.ways[card.id]
             ],
         )
         return hashlib.sha256(repr(found).encode("utf-8", "backslashreplace")).hexdigest()
@@ -350,6 +353,40 @@ class Edition:
             )
             for key in dict.fromkeys([*metrics, *settings, *placed, *awaited])
         )
+
+    @cached_property
+    def shown_demos(self) -> Mapping[str, tuple[Card, ...]]:
+        """The demos that have a page, by name: those that a card rests on, each with those cards."""
+        using: dict[str, list[Card]] = {}
+        for card in self.library.cards.values():
+            for demo in self.demos_of(card):
+                using.setdefault(demo, []).append(card)
+        known = self.library.evidence.demos & using.keys()
+        return {demo: tuple(using[demo]) for demo in sorted(known)}
+
+    @cached_property
+    def whole_panels(self) -> Mapping[str, tuple[DemoPanel, ...]]:
+        """All that each demo found on each device whose record a card rests on."""
+        evidence = self.library.evidence
+        found: dict[str, list[DemoPanel]] = {}
+        for record in self.claimed():
+            key = (record.demo, record.device)
+            rows = (
+                MetricRow(evidence_anchor(record.demo, m.name, record.device), m, values.shown(m))
+                for m in record.result.metrics
+            )
+            set_to = (SettingRow(setting_anchor(record.demo, p.name), p) for p in record.parameters)
+            panel = DemoPanel(
+                record,
+                key in evidence.stale,
+                tuple(rows),
+                tuple(set_to) if record.device == "cpu" else (),
+                record.result.figures,
+                frozenset(),
+                evidence.awaited.get(record.demo, {}) if record.device == "cpu" else {},
+            )
+            found.setdefault(record.demo, []).append(panel)
+        return {demo: tuple(panels) for demo, panels in found.items()}
 
     def _proofs(self, card: Card) -> Iterator[Finding | Setting]:
         """The settings that ``card`` states, and what of runs its calculations rest on."""
@@ -461,6 +498,11 @@ class Edition:
             return None
         later = path.cards[path.cards.index(card) + 1 :]
         return next((self.library.cards[c] for c in later if c in self.library.cards), None)
+
+    @cached_property
+    def ways(self) -> Mapping[str, tuple[Way, ...]]:
+        """The ways that lead through each card."""
+        return ways.through(self.library)
 
     def cards_of(self, module: Module) -> tuple[Card, ...]:
         """The cards of a module, in reading order."""

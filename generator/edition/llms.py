@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from generator import words
 from generator.cards.addresses import card_text
 from generator.edition.edition import Edition
-from generator.edition.pages import ABOUT, PROMISE, answer
+from generator.edition.pages import ABOUT, answer
 from generator.lang import LANGS, on_one_line
 from generator.render.obsidian import escaped
 
@@ -20,7 +20,6 @@ def llms(edition: Edition, site: str) -> str:
 def _parts(edition: Edition, site: str) -> Iterator[str]:
     yield "# Proofdeck"
     yield f"> {escaped(on_one_line(ABOUT))}"
-    yield from (escaped(PROMISE[lang]) for lang in LANGS)
     yield from (escaped(words.phrase("programs.proof")[lang]) for lang in LANGS)
     for module in edition.library.modules.values():
         if cards := edition.cards_of(module):

@@ -6,7 +6,7 @@ A body is finished HTML. MkDocs, Zensical or another builder only puts its theme
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -17,14 +17,19 @@ from generator import lang, words
 from generator.cache import Later
 from generator.cards import addresses
 from generator.cards.model import Card
-from generator.edition.edition import Edition, input_row, line, printed
+from generator.documents import program
+from generator.documents.lessons import without_marks
+from generator.edition import documents
+from generator.edition.edition import Edition, input_row, line
 from generator.edition.figure_table import figure_rows, part_rows
+from generator.edition.opening import opening
 from generator.edition.pictures import picture, table_address
 from generator.edition.proportions import parts, percent, told
 from generator.evidence import calc
 from generator.graph import drawing as graph
 from generator.lang import LANGS, Lang, Text
 from generator.library.shares import Shares
+from generator.render.documents import RenderedSection
 from generator.render.html import (
     Addresses,
     awaited_anchor,
@@ -40,11 +45,9 @@ from generator.render.plain_text import plain_text
 from runnable_demos.lab.metrics import Figure, Record
 
 ABOUT = words.phrase("home.about")
-PROMISE = words.phrase("about.promise")
-ABOUT_HEADINGS = words.group("about_headings")
 NEWEST = 6
-TOP_CLAIMS = 3
-"""What a card proves, on its module's page."""
+QUICK = 5
+"""Questions of a round that needs no choosing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Page:
     updated: date
     headings: tuple[Heading, ...] = ()
     in_navigation: bool = False
+    is_document: bool = False
 
     @property
     def body(self) -> Markup:
@@ -89,39 +93,49 @@ class SiteAddresses:
         """What leads to the top of the site; nothing at the top."""
         return "../" * self.address.count("/")
 
-    def _to(self, target: str) -> str:
+    def to(self, target: str) -> str:
+        """The page at an address from the root."""
         return f"{self.root()}{target}" or "./"
 
     def home(self) -> str:
         """The home page."""
-        return self._to("")
+        return self.to("")
 
     def module(self, module: str) -> str:
         """A module's page."""
-        return self._to(f"{module}/")
+        return self.to(f"{module}/")
 
-    def path(self, path: str) -> str:
-        """A learning path's page."""
-        return self._to(f"{addresses.PATHS}/{path}/")
+    def path(self, path: str = "") -> str:
+        """A learning path's page, or that of all paths."""
+        return self.to(f"{addresses.PATHS}/{path}/" if path else f"{addresses.PATHS}/")
 
     def card(self, card: str, anchor: str = "") -> str:
         """A card's page, or a place on it."""
-        return self._to(card_address(card)) + (f"#{anchor}" if anchor else "")
+        return self.to(card_address(card)) + (f"#{anchor}" if anchor else "")
+
+    def quick(self) -> str:
+        """A round of a few questions, which begins at once."""
+        return self.to(f"study/?round={QUICK}")
 
     def demo(self, demo: str) -> str:
         """The page with a demo's source."""
-        return self._to(f"{addresses.DEMOS}/{demo}/")
+        return self.to(f"{addresses.DEMOS}/{demo}/")
+
+    def document(self, name: str, anchor: str = "") -> str:
+        """The page of a document that is no card, or a place on it; that of them all without a name."""
+        page = f"{addresses.DOCUMENTS}/{name}/" if name else f"{addresses.DOCUMENTS}/"
+        return self.to(page) + (f"#{anchor}" if anchor else "")
 
     def term(self, term: str) -> str:
         """A term on the page of the glossary."""
-        return self._to(f"glossary/#{addresses.term(term)}")
+        return self.to(f"glossary/#{addresses.term(term)}")
 
     def report(self, card: Card | None = None) -> str:
         """Where to report an error, on ``card`` where one is named."""
         if self.report_url:
             name, file = (card.id, card_file(card)) if card else ("", "")
             return self.report_url.replace("{card}", name).replace("{path}", file)
-        return self._to(f"report/?card={card.id}" if card else "report/")
+        return self.to(f"report/?card={card.id}" if card else "report/")
 
     def name(self, anchor: str) -> str:
         """Anchors are their own ids: a card has a page to itself."""
@@ -150,7 +164,7 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
         ABOUT,
         in_navigation=True,
         newest=_newest(edition),
-        about=ABOUT,
+        opening=opened(edition, lambda _: sites("")),
     )
     for module in library.modules.values():
         if edition.cards_of(module):
@@ -168,6 +182,15 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
                 in_navigation=True,
                 module=module,
             )
+    if library.paths:
+        yield _page(
+            "paths.html",
+            edition,
+            sites(f"{addresses.PATHS}/"),
+            lang.PAGE_TITLES["paths"],
+            words.phrase("path.lead"),
+            in_navigation=True,
+        )
     at = sites("graph/")
     yield _page(
         "graph.html",
@@ -195,23 +218,7 @@ def pages(edition: Edition, report_url: str = "") -> Iterator[Page]:
             words.phrase("glossary.lead"),
             in_navigation=True,
         )
-    shares = Shares.together(edition.shares.values())
-    yield _page(
-        "about.html",
-        edition,
-        sites("about/"),
-        lang.PAGE_TITLES["about"],
-        PROMISE,
-        headings=[
-            Heading(anchor, title)
-            for anchor, title in ABOUT_HEADINGS.items()
-            if shares.total or anchor != "shares"
-        ],
-        in_navigation=True,
-        titles_of=ABOUT_HEADINGS,
-        states=edition.states,
-        shares=shares,
-    )
+    yield from _document_pages(edition, sites)
     for path in library.paths:
         yield _page(
             "path.html",
@@ -285,30 +292,18 @@ def drawn(edition: Edition, record: Record, figure: Figure, language: str, at: A
     return edition.figure(record, figure, language, at.name(""))
 
 
+def opened(edition: Edition, own: Callable[[str], Addresses], *, handbook: bool = False) -> Markup:
+    """What the base opens with; ``own`` tells where things are, seen from the card's text in this place."""
+    found = opening(edition)
+    if found is None:
+        return Markup()
+    at = own(found.card.id)
+    return rendered("opening.html", edition=edition, opening=found, at=at, handbook=handbook)
+
+
 def answer(card: Card, language: Lang) -> str:
     """The one-sentence answer in plain words."""
     return plain_text(card.sections[language]["answer"].tokens)
-
-
-def top_claims(edition: Edition, card: Card) -> Sequence[Text]:
-    """The first things that a card proves, each with the number as the card prints it."""
-    lines: dict[tuple[str, str, str], dict[str, str]] = {}
-    for language in LANGS:
-        for claim in card.claims_in(language):
-            verdict = edition.verdict(claim)
-            if verdict and verdict.state in ("proven", "bounded"):
-                metric, line = (
-                    verdict.metric,
-                    lines.setdefault((claim.demo, claim.metric, claim.device), {}),
-                )
-                number = (
-                    words.phrase("numbers.colon")[language]
-                    + ("≤ " if metric.reason else "")
-                    + printed(claim)
-                )
-                said = metric.label[language] + ("" if metric.value is True else number)
-                line.setdefault(language, said)
-    return [line for line in lines.values() if len(line) == len(LANGS)][:TOP_CLAIMS]
 
 
 def report_form(card: Card | None = None) -> str:
@@ -318,16 +313,20 @@ def report_form(card: Card | None = None) -> str:
 
 
 def redirects(edition: Edition) -> Iterator[tuple[str, str]]:
-    """Addresses that cards had before, and the pages that stand there now."""
-    for card in edition.library.cards.values():
-        for former in card.formerly:
-            here = SiteAddresses(card_address(former)).card(card.id)
-            script = in_script(_REDIRECT)
-            values = {"title": card.title, "here": here, "script": script}
-            yield (
-                card_address(former) + "index.html",
-                rendered("redirect.html", **values, policy=policy([script])),
-            )
+    """Addresses that cards and documents had before, and the pages that stand there now."""
+    moved = [
+        (card_address(former), card_address(card.id), card.title)
+        for card in edition.library.cards.values()
+        for former in card.formerly
+    ]
+    for document in program.documents():
+        if former := addresses.FORMER_DOCUMENTS.get(document.name):
+            moved.append((former, f"{addresses.DOCUMENTS}/{document.name}/", document.title))
+    script = in_script(_REDIRECT)
+    for former, now, title in moved:
+        here = SiteAddresses(former).to(now)
+        values = {"title": title, "here": here, "script": script}
+        yield f"{former}index.html", rendered("redirect.html", **values, policy=policy([script]))
 
 
 _REDIRECT = 'location.replace(document.querySelector("a").href + location.search + location.hash)'
@@ -346,13 +345,13 @@ def _page(
     *,
     headings: Iterable[Heading] = (),
     in_navigation: bool = False,
+    is_document: bool = False,
     **values: object,
 ) -> Page:
     body = rendered(name, edition=edition, at=at, **values)
     content = Later(hashlib.sha256(body.encode()).hexdigest(), lambda: body)
-    return Page(
-        at.address, title, description, content, edition.updated, tuple(headings), in_navigation
-    )
+    where = (in_navigation, is_document)
+    return Page(at.address, title, description, content, edition.updated, tuple(headings), *where)
 
 
 def _newest(edition: Edition) -> list[Card]:
@@ -362,34 +361,105 @@ def _newest(edition: Edition) -> list[Card]:
     ]
 
 
+def _document_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iterator[Page]:
+    """The documents about the program, behind a page that lists them and the lessons of the demos."""
+    texts = program.documents()
+    places = [sites(f"{addresses.DOCUMENTS}/{text.name}/") for text in texts]
+    sheets = [documents.Sheet((text,), at) for text, at in zip(texts, places, strict=True)]
+    made = [page for (page,) in documents.rendered(edition, sheets)]
+    yield _page(
+        "documents.html",
+        edition,
+        sites(f"{addresses.DOCUMENTS}/"),
+        lang.PAGE_TITLES["documents"],
+        words.phrase("documents.lead"),
+        headings=[
+            Heading("program", words.phrase("documents.program")),
+            *(
+                [Heading("lessons", words.phrase("documents.lessons"))]
+                if edition.shown_demos
+                else []
+            ),
+        ],
+        is_document=True,
+        documents={text.name: page for text, page in zip(texts, made, strict=True)},
+    )
+    for at, document in zip(places, made, strict=True):
+        shown = [(section, _live(section, edition, at)) for section in document.sections]
+        kept = [(section, parts) for section, parts in shown if section.said or any(parts.values())]
+        yield _page(
+            "document.html",
+            edition,
+            at,
+            document.title,
+            {each: str(document.lead[each].striptags()) for each in LANGS},
+            headings=[Heading(section.id, section.title) for section, _ in kept],
+            is_document=True,
+            document=document,
+            sections=kept,
+        )
+
+
+def _live(section: RenderedSection, edition: Edition, at: SiteAddresses) -> Mapping[str, Markup]:
+    """The live parts of a section by their names; what has nothing to show is empty."""
+    return {
+        row.part: rendered(
+            f"live/{row.part}.html",
+            edition=edition,
+            at=at,
+            shares=Shares.together(edition.shares.values()),
+        )
+        for row in section.rows
+        if row.part
+    }
+
+
 def _demo_pages(edition: Edition, sites: Callable[[str], SiteAddresses]) -> Iterator[Page]:
-    """A page with the source of each demo that a card rests on."""
-    using: dict[str, list[Card]] = {}
-    for card in edition.library.cards.values():
-        for demo in edition.demos_of(card):
-            using.setdefault(demo, []).append(card)
-    demos = sorted(edition.library.evidence.demos & using.keys())
+    """A page for each demo that a card rests on: what it found, how to run it, its lesson, its source."""
+    demos = edition.shown_demos
     texts = [_source(edition, demo) for demo in demos]
     listings = edition.cache.each("listing", texts, lambda index: source(texts[index], "python"))
-    for demo, listing in zip(demos, listings, strict=True):
-        record = next(
-            r for (name, _), r in edition.library.evidence.records.items() if name == demo
-        )
+    (set_up,) = (text for text in program.documents() if text.name == documents.SET_UP)
+    lessons = edition.library.lessons if edition.demos else {}  # they show its source
+    places = [sites(f"{addresses.DEMOS}/{demo}/") for demo in demos]
+    sheets = [
+        documents.Sheet((set_up, lessons[demo]) if demo in lessons else (set_up,), at, demo)
+        for demo, at in zip(demos, places, strict=True)
+    ]
+    made = documents.rendered(edition, sheets)
+    for (demo, cards), listing, at, (before, *lesson) in zip(
+        demos.items(), listings, places, made, strict=True
+    ):
+        panels = edition.whole_panels[demo]
+        taught = lesson[0].sections if lesson else ()
         yield _page(
             "demo.html",
             edition,
-            sites(f"{addresses.DEMOS}/{demo}/"),
-            record.title,
-            record.question,
-            record=record,
-            cards=using.get(demo, []),
+            at,
+            panels[0].record.title,
+            panels[0].record.question,
+            headings=[
+                Heading("found", words.phrase("demo.found")),
+                Heading("run", words.phrase("demo.run")),
+                *(Heading(section.id, section.title) for section in taught),
+                *([Heading("source", words.phrase("demo.source"))] if listing else []),
+            ],
+            of_demo=True,
+            figure_anchor=figure_anchor,
+            awaited_anchor=awaited_anchor,
+            record=panels[0].record,
+            panels=panels,
+            set_up=before.sections[0],
+            lesson=taught,
+            cards=cards,
             source=listing,
         )
 
 
 def _source(edition: Edition, demo: str) -> str:
     file = edition.demos / f"{demo}.py" if edition.demos else None
-    return file.read_text(encoding="utf-8") if file and file.is_file() else ""
+    text = file.read_text(encoding="utf-8") if file and file.is_file() else ""
+    return without_marks(text)
 
 
 def rendered(template_name: str, **values: object) -> Markup:
@@ -408,13 +478,15 @@ _HELPERS: Mapping[str, object] = {
     "parts": parts,
     "percent": percent,
     "handbook": False,
+    "of_demo": False,
     "input_row": input_row,
     "line": line,
+    "localise": localise,
     "report_form": report_form,
     "table_address": table_address,
     "term_anchor": addresses.term,
     "told": told,
-    "top_claims": top_claims,
+    "quick": QUICK,
     "worth": calc.show,
 }
 """What templates ask of a card while they write."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -11,6 +11,8 @@ from string import punctuation
 from urllib.parse import quote, urlsplit
 
 from generator.cache import Cache
+from generator.cards import addresses
+from generator.cards.model import Card, Module
 from generator.edition import assets, pages, pictures
 from generator.edition.card_text import card_texts
 from generator.edition.claims_data import claims_data
@@ -20,6 +22,10 @@ from generator.edition.llms import llms
 from generator.edition.pages import Page
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
+from generator.tex import font as math_font
+
+_TAUGHT = (f"{addresses.DEMOS}/", f"{addresses.DOCUMENTS}/")
+"""Where formulas stand that are in no card."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,11 @@ class Website:
         """The pages of the navigation, by their source path."""
         return {path: page for path, page in self.pages.items() if page.in_navigation}
 
+    @property
+    def documents(self) -> Mapping[str, Page]:
+        """The documents that are no cards, by their source path."""
+        return {path: page for path, page in self.pages.items() if page.is_document}
+
     def ways(self) -> list[dict[str, object]]:
         """Where one can go from a page that is not there: the navigation, and every card."""
         return [
@@ -54,14 +65,14 @@ def website(edition: Edition, site_url: str, report_url: str = "") -> Website:
     """All pages and files of the site, which will stand at ``site_url``."""
     made = {f"{page.address}index.md": page for page in pages.pages(edition, report_url)}
     whole = "" if is_local(site_url) else site_url
-    return Website(made, dict(_files(edition, whole)), _texts(edition, whole), edition.cache)
+    return Website(made, dict(_files(edition, whole, made)), _texts(edition, whole), edition.cache)
 
 
 def _texts(edition: Edition, site: str) -> Mapping[str, bytes]:
     return {**dict(card_texts(edition, site)), "llms.txt": llms(edition, site).encode()}
 
 
-def _files(edition: Edition, site: str) -> Mapping[str, bytes]:
+def _files(edition: Edition, site: str, made: Mapping[str, Page]) -> Mapping[str, bytes]:
     files: dict[str, bytes] = {
         "search.json": _json(search_data(edition)),
         "study.json": _json(study_data(edition)),
@@ -73,18 +84,43 @@ def _files(edition: Edition, site: str) -> Mapping[str, bytes]:
     if site:
         files["feed.xml"] = feed(edition, site)
     files |= assets.bundles()
+    for module in edition.library.modules.values():
+        if cards := edition.cards_of(module):
+            files[f"{module.id}/cards.json"] = _json(_contents(module, cards))
     for name in assets.LIBRARIES:
         files[f"vendor/{name}"] = assets.vendor(name).read_bytes()
-    files[f"vendor/{assets.FONT}"] = font(edition)
+    taught = math_font.characters(
+        page.body for page in made.values() if page.address.startswith(_TAUGHT)
+    )
+    files[f"vendor/{assets.FONT}"] = font(edition, taught)
     files |= pictures.files(edition)
     for address, html in pages.redirects(edition):
         files[address] = html.encode()
     return files
 
 
-def font(edition: Edition) -> bytes:
-    """The math font with the characters of the formulas."""
-    used = edition.formula_characters
+def _contents(module: Module, cards: Sequence[Card]) -> dict[str, object]:
+    """The cards of a module by topic: what a script lists beside each, so that no page has to."""
+    return {
+        "title": dict(module.title),
+        "topics": [
+            {
+                "title": dict(topic.title),
+                "cards": [
+                    {"id": card.id, "title": dict(card.title)}
+                    for card in cards
+                    if card.topic == topic.id
+                ],
+            }
+            for topic in module.topics.values()
+            if any(card.topic == topic.id for card in cards)
+        ],
+    }
+
+
+def font(edition: Edition, more: frozenset[str] = frozenset()) -> bytes:
+    """The math font with the characters of the cards' formulas, and ``more``."""
+    used = edition.formula_characters | more
     return edition.cache.get("font", sorted(used), lambda: assets.font(used))
 
 

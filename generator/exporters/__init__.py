@@ -1,4 +1,4 @@
-"""Exporters, one a file, found by discovery: what an edition becomes. ``docs/exporters.md`` builds one."""
+"""Exporters, one a file, found by discovery: what an edition becomes. ``docs/exporters.en.md`` builds one."""
 
 from __future__ import annotations
 

@@ -41,6 +41,14 @@ class HandbookAddresses:
         """A module in the contents."""
         return f"#module-{module}"
 
+    def path(self, path: str = "") -> str:
+        """A learning path in the contents."""
+        return f"#path-{path}"
+
+    def quick(self) -> str:
+        """Where a round of a few questions begins."""
+        return "#study"
+
     def card(self, card: str, anchor: str = "") -> str:
         """A card, or a place in it."""
         return f"#{card}--{anchor}" if anchor else f"#card-{card}"
@@ -74,6 +82,7 @@ def make(edition: Edition) -> str:
         "handbook.html",
         edition=edition,
         about=pages.ABOUT,
+        opening=pages.opened(edition, HandbookAddresses, handbook=True),
         favicon=base64.b64encode(assets.FAVICON.read_bytes()).decode(),
         font=base64.b64encode(font(edition)).decode(),
         policy=policy([early, *scripts], alone=True),
@@ -81,6 +90,7 @@ def make(edition: Edition) -> str:
         styles=vouched("\n".join(assets.style(path) for path in styles), "ours"),
         graph=graph.graph_page(edition.graph, edition.library, HandbookAddresses().card),
         at=HandbookAddresses(),
+        handbook=True,
         articles=articles,
         search=in_script(_json(search_data(edition))),
         study=in_script(_json(study_data(edition))),

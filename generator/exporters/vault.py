@@ -697,7 +697,7 @@ def _canvas(edition: Edition) -> str:
             if node.card
             else {"type": "text", "text": paragraph(on_one_line(node.title))}
         )
-        size = frame(node.x, node.y, graph.NODE_WIDTH, graph.NODE_HEIGHT)
+        size = frame(node.x, node.y, graph.NODE_WIDTH, node.height)
         nodes.append({"id": node.id, **what, **size})
     edges = [
         {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -14,7 +15,7 @@ from generator import site_url
 from generator.edition import assets, pages
 from generator.edition.edition import Edition
 from generator.edition.website import Website, website
-from generator.lang import Text, on_one_line
+from generator.lang import PAGE_TITLES, Text, on_one_line
 from generator.render.markup import policy
 
 _PRE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
@@ -69,7 +70,10 @@ def _config(made: Website, address: str) -> str:
     config["docs_dir"] = "docs"
     config["theme"]["custom_dir"] = "theme"
     config["theme"].pop("language")
-    config["nav"] = [{_html(page.title): path} for path, page in made.navigation.items()]
+    config["nav"] = [
+        *_nav(made.navigation),
+        {_html(PAGE_TITLES["documents"]): _nav(made.documents)},
+    ]
     config["extra_css"] = [assets.STYLE]
     config["extra_javascript"] = [{"path": assets.SCRIPT, "defer": True}]
     config["extra"]["pd_policy"] = policy()
@@ -77,6 +81,10 @@ def _config(made: Website, address: str) -> str:
     config["extra"]["pd_ways"] = made.ways()
     config["extra"]["pd_words"] = assets.theme_words()
     return yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
+
+
+def _nav(found: Mapping[str, pages.Page]) -> list[dict[str, str]]:
+    return [{_html(page.title): path} for path, page in found.items()]
 
 
 def _write(path: Path, content: bytes) -> None:

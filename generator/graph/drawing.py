@@ -14,17 +14,19 @@ from markupsafe import Markup
 
 from generator.cards.model import Card, LearningPath, Module
 from generator.graph.layers import layered_rows
-from generator.lang import Text
+from generator.lang import Lang, Text
 from generator.library.library import Library
 from generator.render.markup import template
 
 Address = Callable[[str], str]
 """The address of a card's page, as seen from the page that the graph is on."""
 
-NODE_WIDTH, NODE_HEIGHT = 176, 54
-COLUMN, ROW = 236, 68
+NODE_WIDTH, LEAST_HEIGHT = 176, 54
+COLUMN, BETWEEN = 236, 14
+LINE, EDGE = 14, 8
+"""A line of a title, and what a node is higher than its lines."""
 PADDING, TITLE_HEIGHT, GAP = 28, 44, 36
-LINE_WIDTH = 156
+LINE_WIDTH = 160
 ASPECT = 1.5
 
 
@@ -38,21 +40,22 @@ class Node:
     card: Card | None
     x: float
     y: float
+    height: float
 
     @property
     def entry(self) -> tuple[float, float]:
         """Where arrows arrive: the middle of the left side."""
-        return self.x, self.y + NODE_HEIGHT / 2
+        return self.x, self.y + self.height / 2
 
     @property
     def exit(self) -> tuple[float, float]:
         """Where arrows leave: the middle of the right side."""
-        return self.x + NODE_WIDTH, self.y + NODE_HEIGHT / 2
+        return self.x + NODE_WIDTH, self.y + self.height / 2
 
     @property
     def centre(self) -> tuple[float, float]:
         """The middle of the node."""
-        return self.x + NODE_WIDTH / 2, self.y + NODE_HEIGHT / 2
+        return self.x + NODE_WIDTH / 2, self.y + self.height / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,10 @@ def place(library: Library) -> Graph:
         for needed in dict.fromkeys(card.prerequisites)
     ]
     depth = _depths(library)
-    drawn = [(m, *_module(m, library, edges, depth)) for m in library.modules.values()]
+    planned = (card for module in library.modules.values() for card in module.planned)
+    written = (card.title for card in library.cards.values())
+    height = _height([*written, *(card.title for card in planned)])
+    drawn = [(m, *_module(m, library, edges, depth, height)) for m in library.modules.values()]
     drawn = [group for group in drawn if group[1]]
     sizes = [_size(nodes, inner) for _, nodes, inner in drawn]
     corners, width, height = _shelves(sizes)
@@ -139,6 +145,7 @@ def _module(
     library: Library,
     edges: Iterable[tuple[str, str]],
     depth: Mapping[str, int],
+    height: float,
 ) -> tuple[list[Node], list[Edge]]:
     """What one module holds, around its own origin: the connected cards layered, the rest below."""
     cards: dict[str, tuple[Text, Card | None]] = {
@@ -155,8 +162,9 @@ def _module(
     )
     below = 1 + max([*rows.values(), *(row for via in between.values() for row in via)], default=-1)
     spots |= {name: (i % columns, below + i // columns) for i, name in enumerate(loose)}
+    row = height + BETWEEN
     nodes = [
-        Node(name, title, module.id, card, spots[name][0] * COLUMN, spots[name][1] * ROW)
+        Node(name, title, module.id, card, spots[name][0] * COLUMN, spots[name][1] * row, height)
         for name, (title, card) in cards.items()
     ]
     arrows = [
@@ -164,8 +172,8 @@ def _module(
             start,
             end,
             tuple(
-                ((depth.get(start, 0) + 1 + i) * COLUMN, row * ROW + NODE_HEIGHT / 2)
-                for i, row in enumerate(via)
+                ((depth.get(start, 0) + 1 + i) * COLUMN, place * row + height / 2)
+                for i, place in enumerate(via)
             ),
         )
         for (start, end), via in between.items()
@@ -175,7 +183,7 @@ def _module(
 
 def _size(nodes: Iterable[Node], edges: Iterable[Edge]) -> tuple[float, float]:
     right = max(node.x for node in nodes) + NODE_WIDTH
-    ends = [node.y + NODE_HEIGHT for node in nodes] + [y for edge in edges for _, y in edge.via]
+    ends = [node.y + node.height for node in nodes] + [y for edge in edges for _, y in edge.via]
     return right + 2 * PADDING, max(ends) + TITLE_HEIGHT + 1.5 * PADDING
 
 
@@ -223,13 +231,15 @@ def neighbourhood(card: Card, library: Library, address: Address) -> Markup:
     if not before and not after:
         return Markup()
     rows = max(len(before), len(after), 1)
+    height = _height(_title(name, library) for name in [*before, card.id, *after])
     nodes: dict[str, Node] = {}
     for column, names in enumerate((before, [card.id], after)):
         offset = (rows - len(names)) / 2
         for row, name in enumerate(names):
             title = _title(name, library)
-            spot = 2 + column * COLUMN, 2 + (row + offset) * ROW
-            nodes.setdefault(name, Node(name, title, card.module, library.cards.get(name), *spot))
+            spot = 2 + column * COLUMN, 2 + (row + offset) * (height + BETWEEN)
+            node = Node(name, title, card.module, library.cards.get(name), *spot, height)
+            nodes.setdefault(name, node)
     edges = [(name, card.id) for name in before] + [(card.id, name) for name in after]
     return template(
         "graph_neighbours.html",
@@ -239,7 +249,7 @@ def neighbourhood(card: Card, library: Library, address: Address) -> Markup:
             "nodes": nodes,
             "edges": [Edge(*ends) for ends in edges],
             "width": 2 * COLUMN + NODE_WIDTH + 4,
-            "height": (rows - 1) * ROW + NODE_HEIGHT + 4,
+            "height": (rows - 1) * (height + BETWEEN) + height + 4,
             "address": address,
         },
     )
@@ -272,22 +282,35 @@ def _on(path: LearningPath, graph: Graph) -> list[Node]:
     return [graph.nodes[name] for name in path.cards if name in graph.nodes]
 
 
-def _wrapped(title: str, lines: int = 2) -> list[str]:
-    """``title`` broken to fit a node: between words, or between 汉字; the rest becomes an ellipsis."""
+def _height(titles: Iterable[Text]) -> float:
+    """How high a node is, that the longest of these titles is whole in it with its languages one above the other."""
+    most = max((sum(len(_wrapped(each)) for each in title.values()) for title in titles), default=0)
+    return max(LEAST_HEIGHT, most * LINE + EDGE)
+
+
+def _beside(title: Text, lang: Lang) -> int:
+    """How many lines the other languages have."""
+    return sum(len(_wrapped(words)) for other, words in title.items() if other != lang)
+
+
+def _wrapped(title: str) -> list[str]:
+    """``title`` in lines that fit a node: between words, between 汉字, and within a word that is too long."""
     found: list[str] = [""]
     for piece in _pieces(title):
         if not found[-1] or _width(found[-1] + piece.rstrip()) <= LINE_WIDTH:
             found[-1] += piece
         else:
             found.append(piece)
-    found = [line.strip() for line in found]
-    if len(found) <= lines and all(_width(line) <= LINE_WIDTH for line in found):
-        return found
-    kept = found[:lines]
-    last = kept[-1]
-    while last and _width(last + "…") > LINE_WIDTH:
-        last = last[:-1]
-    return [*kept[:-1], last.rstrip() + "…"]
+        while _width(found[-1].rstrip()) > LINE_WIDTH:
+            fit = _fitting(found[-1])
+            found[-1:] = [found[-1][:fit], found[-1][fit:]]
+    return [line.strip() for line in found]
+
+
+def _fitting(word: str) -> int:
+    """How many characters of a word fit a line, up to the last mark among them."""
+    most = next(n for n in range(len(word), 0, -1) if _width(word[:n]) <= LINE_WIDTH)
+    return max(word.rfind(mark, 0, most) for mark in "._-/") + 1 or most
 
 
 def _pieces(title: str) -> Iterator[str]:
@@ -309,10 +332,11 @@ def _width(text: str) -> float:
 
 _SIZES: Mapping[str, object] = {
     "node_width": NODE_WIDTH,
-    "node_height": NODE_HEIGHT,
+    "line": LINE,
     "padding": PADDING,
     "title_height": TITLE_HEIGHT,
     "route": _route,
     "wrapped": _wrapped,
+    "beside": _beside,
 }
-"""What the templates of the drawing share: its measures, an arrow's path, and lines of a title."""
+"""What the templates of the drawing share: its measures, an arrow's path, and the lines of a title."""

@@ -28,6 +28,8 @@ from generator.cards.model import (
     Param,
 )
 from generator.cards.syllabus import Syllabus
+from generator.documents import lessons
+from generator.documents.document import Document
 from generator.evidence import awaited, derived, fact_file, facts, fence_records, settings
 from generator.evidence.derived import Derived, Ground
 from generator.evidence.evidence import Evidence, load_evidence
@@ -67,6 +69,7 @@ class Contents:
     facts: Facts = field(default_factory=Facts)
     fences: FenceRecords = field(default_factory=FenceRecords)
     glossary: Glossary = field(default_factory=Glossary)
+    lessons: Mapping[str, Document] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class Library:
     facts: Facts
     fences: FenceRecords
     glossary: Glossary
+    lessons: Mapping[str, Document]
 
     @cached_property
     def judged(self) -> Mapping[Claim, Verdict | Problem]:
@@ -212,10 +216,11 @@ def read(
     public, wrong = _facts(cards, cache)
     printed, unsound = _fences(cards, demos, evidence)
     terms, amiss = _glossary(cards, cache)
-    problems = sorted({*problems, *found, *wrong, *unsound, *amiss})
+    taught, untaught = lessons.load(demos) if demos else ({}, [])
+    problems = sorted({*problems, *found, *wrong, *unsound, *amiss, *untaught})
     if plan is None or not parsed:
         return None, problems
-    known = (records, public, printed, terms)
+    known = (records, public, printed, terms, taught)
     return Contents(cards, plan, tuple(parsed), frozenset(broken), *known), problems
 
 
@@ -342,6 +347,7 @@ def assemble(contents: Contents) -> Library:
         facts=contents.facts,
         fences=contents.fences,
         glossary=contents.glossary,
+        lessons=contents.lessons,
     )
 
 

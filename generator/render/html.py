@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
+from types import MappingProxyType
 from typing import Protocol
 
 import nh3
@@ -510,28 +511,40 @@ _MATH_ATTRIBUTES = {
     "rowspacing",
     "rspace", "scriptlevel", "separator", "stretchy", "style", "symmetric", "voffset", "width",
 }  # fmt: skip
-_CLEANER = nh3.Cleaner(
-    tags=_HTML | _MATHML,
-    attributes={
-        **dict.fromkeys(_MATHML, _MATH_ATTRIBUTES),
-        "a": {"href", "title", "class", "data-verdict", "data-source", "data-term"},
-        "div": {"class", "data-kind", "tabindex"},
-        "figcaption": {"class"},
-        "figure": {"class", "data-figure"},
-        "ol": {"start"},
-        "p": {"class"},
-        "pre": {"class", "lang", "tabindex"},
-        "span": {"class"},
-        "td": {"align"},
-        "th": {"align"},
-    },
-    filter_style_properties={
-        "border", "border-bottom", "border-left", "border-right", "border-top", "justify-items",
-        "padding-left", "padding-right", "text-align", "width", "white-space", "color",
-    },
-    url_schemes={"http", "https", "mailto", "card", "own", "term"},
-    link_rel=None,
-)  # fmt: skip
+_ATTRIBUTES = {
+    **dict.fromkeys(_MATHML, _MATH_ATTRIBUTES),
+    "a": {"href", "title", "class", "data-verdict", "data-source", "data-term"},
+    "div": {"class", "data-kind", "tabindex"},
+    "figcaption": {"class"},
+    "figure": {"class", "data-figure"},
+    "ol": {"start"},
+    "p": {"class"},
+    "pre": {"class", "lang", "tabindex"},
+    "span": {"class"},
+    "td": {"align"},
+    "th": {"align"},
+}
+_STYLES = {
+    "border", "border-bottom", "border-left", "border-right", "border-top", "justify-items",
+    "padding-left", "padding-right", "text-align", "width", "white-space", "color",
+}  # fmt: skip
+
+
+def cleaner(more: Mapping[str, set[str]] = MappingProxyType({})) -> nh3.Cleaner:
+    """What lets through only what a card can say, and ``more`` elements with these attributes."""
+    return nh3.Cleaner(
+        tags=_HTML | _MATHML | more.keys(),
+        attributes={
+            tag: _ATTRIBUTES.get(tag, set()) | more.get(tag, set())
+            for tag in _ATTRIBUTES.keys() | more.keys()
+        },
+        filter_style_properties=_STYLES,
+        url_schemes={"http", "https", "mailto", "card", "own", "term"},
+        link_rel=None,
+    )
+
+
+_CLEANER = cleaner()
 
 
 def sanitised(html: str) -> Markup:

@@ -42,8 +42,10 @@ class Trainer:
     def __init__(self, size: GPTSize, recipe: Recipe, device: str) -> None:
         self.recipe = recipe
         self.device = device
-        self.model = build(size, device).to(recipe.weights)
+        self.model = build(size, device)
         self.weights: list[Tensor] = list(self.model.parameters())
+        for w in self.weights:
+            w.data = w.data.to(recipe.weights)  # ``Module.to`` swaps tensors, which fake ones refuse
         self.masters = [w.detach().float() for w in self.weights] if recipe.master else []
         stepped = self.masters or self.weights
         # With 16-bit gradients alone the update goes tensor by tensor, as a fused kernel would.

@@ -72,6 +72,7 @@ def equal_segments(layers: int, k: int) -> tuple[int, ...]:
     return (k,) * whole + ((rest,) if rest else ())
 
 
+# --8<-- [start:segments]
 def run_segments(
     layers: Sequence[nn.Module],
     lengths: Sequence[int],
@@ -95,6 +96,9 @@ def run_segments(
         )
         x = segment(x) if kept else again(x)
     return x
+
+
+# --8<-- [end:segments]
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ class Wrapped:
         self.optimizer.zero_grad()
 
 
+# --8<-- [start:stages]
 def ddp(model: nn.Module, *, views: bool = True) -> Wrapped:
     """Stage 0. With ``views`` the gradients live in the buckets that are reduced."""
     module = DistributedDataParallel(model, gradient_as_bucket_view=views)
@@ -74,6 +75,9 @@ def fsdp(model: nn.Module, *, reshard: bool = True, **options: Any) -> Wrapped:
         fully_shard(unit, reshard_after_forward=reshard, **options)
     fully_shard(model, reshard_after_forward=reshard, **options)
     return Wrapped(model, Adam(model.parameters(), foreach=False))
+
+
+# --8<-- [end:stages]
 
 
 STAGES: tuple[Callable[[nn.Module], Wrapped], ...] = (

@@ -53,7 +53,9 @@
   /** @param {() => void} change */
   function inPlace(change) {
     const parts = window.scrollY > 0 ? all(".pd-section, .pd-item, .pd-demo") : [];
-    const part = parts.find((each) => each.getBoundingClientRect().bottom > 80);
+    const covered = all(".pd-bar").map((bar) => bar.getBoundingClientRect().bottom);
+    const seen = Math.max(80, ...covered); // below what sticks to the window's top
+    const part = parts.find((each) => each.getBoundingClientRect().bottom > seen);
     const top = () => part?.getBoundingClientRect().top || 0;
     const before = top();
     change();

@@ -116,6 +116,7 @@ interface Core {
 
   data(name: "search"): Promise<SearchData>;
   data(name: "study"): Promise<StudyData>;
+  data(name: `${string}/cards`): Promise<ModuleContents>;
   /** Have a script of the site run, once; the handbook has none. */
   script(name: string): Promise<unknown>;
   library(name: string, global: "MiniSearch"): Promise<MiniSearchClass>;
@@ -155,6 +156,12 @@ interface SearchData {
   /** Of each term of the glossary all that people write for it. */
   terms: string[][];
   parts: SearchPart[];
+}
+
+/** See generator/edition/website.py. */
+interface ModuleContents {
+  title: Bilingual;
+  topics: { title: Bilingual; cards: Named[] }[];
 }
 
 /** See generator/edition/study_data.py. */
@@ -251,6 +258,20 @@ interface OpenProgress {
   onChange(act: () => void): void;
 }
 
+// --- where the reader is: reading.js, ways.js --------------------------------------------------------
+
+/** How far the reader is with a card; `opened` is a day. */
+interface ReadingState {
+  opened?: string;
+  known?: boolean;
+}
+/** The path that the reader is on, or "", and the card where they were. */
+interface Way {
+  path: string;
+  card: string;
+  title: Bilingual;
+}
+
 // --- the page --------------------------------------------------------------------------------------
 
 type MiniSearchClass = typeof import("minisearch").default;
@@ -284,9 +305,17 @@ interface Proofdeck extends Core {
   htmlLang: Record<Lang, string>;
   phrases: Partial<Record<Key, Bilingual>>;
   search: {
-    open(): void;
+    /** Look for something at once where a query is given. */
+    open(query?: string): void;
     /** Light the words that a search has led to, in the place behind "#" and the language where they stand. */
     light(query: string, anchor: string, lang: string | null): void;
+  };
+  /** What was read, by card. */
+  reading(): Record<string, ReadingState>;
+  way: {
+    read(): Way;
+    /** Go to what stands before or behind the card on screen; false where nothing does. */
+    follow(rel: "prev" | "next"): boolean;
   };
   progress: { open(needs: ProgressNeeds): OpenProgress };
   /** How a typed number fares; tests ask it. */

@@ -2,7 +2,7 @@
 // The knowledge graph: zoom and pan by pointer, wheel and keys; filters; what a card needs and unlocks lit up.
 (function () {
   "use strict";
-  const { all, around, one, words, onSet } = window.pd;
+  const { all, around, one } = window.pd;
   const [page] = all("[data-pd-graph]");
   if (!page) return;
   const canvas = one(".pd-graph-canvas", page, SVGSVGElement);
@@ -12,6 +12,8 @@
   const edges = all(".pd-edge", view, SVGElement);
   const LEAST = 0.8; // how far one may zoom out and in, beside the whole
   const MOST = 40;
+  const NARROW = 700; // pixels
+  const READABLE = 0.68; // pixels a unit
   const DRAG = 6; // pixels from which on a press is a drag
 
   /** In units of the viewBox. @typedef {[x: number, y: number]} Point */
@@ -72,26 +74,46 @@
     y = 0;
     draw();
   }
-  // At first the whole, unless its words would be too small to read: then its upper left, as wide as the window.
+  /** The middle of a card. @param {SVGElement} node @returns {Point} */
+  function centre(node) {
+    const at = /** @type {SVGGraphicsElement} */ (node).transform.baseVal.consolidate()?.matrix;
+    const { width, height } = one("rect", node, SVGRectElement);
+    return [(at?.e || 0) + width.baseVal.value / 2, (at?.f || 0) + height.baseVal.value / 2];
+  }
+  /**
+   * The card with the most others in a window around it.
+   * @param {number} width
+   * @param {number} height
+   */
+  function densest(width, height) {
+    const places = nodes.map(centre);
+    /** @param {Point} of */
+    const near = ([cx, cy]) =>
+      places.filter(([px, py]) => Math.abs(px - cx) < width / 2 && Math.abs(py - cy) < height / 2).length;
+    const counts = places.map(near);
+    return nodes[counts.indexOf(Math.max(...counts))];
+  }
+  // At first the whole; on a phone, where its words would be too small to read, what is around the card that was
+  // read last, or the most cards that fit.
   function begin() {
     fit();
     const { clientWidth: width, clientHeight: height } = canvas;
-    const readable = width > 700 ? Math.min(0.95, width / box.width) : 0.68;
-    const seen = Math.max(unit(), readable);
-    if (seen === unit()) return;
-    scale = Math.min(MOST, seen / unit());
-    const first = one(".pd-box rect", view, SVGRectElement);
-    const left = box.x + (box.width - width / unit()) / 2;
-    const top = box.y + (box.height - height / unit()) / 2;
-    x = left + 12 / unit() - first.x.baseVal.value * scale;
-    y = top + 12 / unit() - first.y.baseVal.value * scale;
+    if (width > NARROW || unit() >= READABLE || !nodes.length) return;
+    scale = Math.min(MOST, READABLE / unit());
+    const { card } = window.pd.way.read();
+    const last = nodes.find((node) => node.dataset.card === card);
+    const [px, py] = centre(last || densest(width / READABLE, height / READABLE));
+    x = middle[0] - px * scale;
+    y = middle[1] - py * scale;
     draw();
   }
 
   // --- wheel, pointers, keys, buttons ------------------------------------------------------------------
 
+  // The wheel scrolls the page until the graph has the focus, or with Ctrl, as two fingers on a pad send it.
   /** @param {WheelEvent} event */
   function turn(event) {
+    if (!event.ctrlKey && !canvas.contains(document.activeElement)) return;
     event.preventDefault();
     const pace = event.deltaMode ? 0.05 : 0.0018; // lines or pixels
     zoom(Math.exp(-event.deltaY * pace), point(event));
@@ -225,14 +247,6 @@
   form.addEventListener("change", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
 
-  function translate() {
-    for (const option of all("option", form)) {
-      const { zh = "", en = "" } = option.dataset;
-      option.textContent = words({ zh, en });
-    }
-  }
-  onSet("mode", translate);
-  translate();
   const asked = new URLSearchParams(location.search).get("path");
   if (asked) one('[name="path"]', form, HTMLSelectElement).value = asked;
   filter();

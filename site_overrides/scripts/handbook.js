@@ -6,30 +6,6 @@
   if (!handbook) return;
   const cards = all(".pd-handbook-main > .pd-card");
 
-  // --- each card ends with the way to its neighbours --------------------------------------------------
-
-  /** @param {HTMLElement} card */
-  const title = (card) => all(".pd-title > *", card).map((part) => part.cloneNode(true));
-  /**
-   * @param {HTMLElement | undefined} card
-   * @param {string} rel
-   * @param {HTMLElement[]} sign
-   */
-  function link(card, rel, sign) {
-    if (!card) return undefined;
-    const to = { rel, href: `#${card.id}` };
-    return element("a", to, element("small", {}, sign), element("span", {}, title(card)));
-  }
-  cards.forEach((card, i) => {
-    const neighbours = element(
-      "nav",
-      { class: "pd-neighbours", "aria-label": label("handbook.neighbours") },
-      link(cards[i - 1], "prev", say("handbook.previous")),
-      link(cards[i + 1], "next", say("handbook.next")),
-    );
-    card.append(neighbours);
-  });
-
   // --- the sections of the card on screen; styles leave out those that the depth hides ----------------
 
   const sections = element("nav", { class: "pd-sections", "aria-label": label("handbook.card_sections") });
@@ -84,13 +60,11 @@
   window.addEventListener("hashchange", show);
   show();
 
-  /** @param {1 | -1} by */
-  function step(by) {
-    const here = cards.findIndex((card) => card.classList.contains("pd-view"));
-    const next = cards[here + by];
-    if (next) location.hash = next.id;
-    return Boolean(next);
-  }
-  key("n", "single_keys.next_card", () => step(1));
-  key("p", "single_keys.previous_card", () => step(-1));
+  // From the contents to the first card; from there on the reader's way.
+  key("n", "single_keys.next_card", () => {
+    if (!shown && cards[0]) location.hash = cards[0].id;
+    else return window.pd.way.follow("next");
+    return true;
+  });
+  key("p", "single_keys.previous_card", () => window.pd.way.follow("prev"));
 })();

@@ -64,8 +64,8 @@
 
   key("?", "single_keys.help", help);
   if (!handbook) {
-    key("n", "single_keys.next_page", () => false); // the theme's own
-    key("p", "single_keys.previous_page", () => false);
+    key("n", "single_keys.next_page", () => window.pd.way.follow("next")); // else the theme's own
+    key("p", "single_keys.previous_page", () => window.pd.way.follow("prev"));
   }
   document.addEventListener("click", (event) => around(event.target, '[data-pd-open="help"]') && help());
 })();

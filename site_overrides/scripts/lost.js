@@ -101,10 +101,19 @@
 
   // --- the page for what is not there: the card whose name the address almost has ---------------------
 
+  /** Have the address's last words in the search. @param {HTMLElement} missing @param {string} name */
+  function prepare(missing, name) {
+    const words = name.replace(/\.html?$/, "").split(/[^\p{L}\p{N}]+/u).filter(Boolean).join(" ").slice(0, MOST);
+    if (!words) return;
+    const button = one('[data-pd-open="search"]', missing);
+    button.dataset.pdQuery = words;
+    one("span", button).replaceChildren(...say("lost.search", { words }));
+  }
   /** @param {HTMLElement} missing */
   function suggest(missing) {
     const links = all("a[data-card]", missing, HTMLAnchorElement);
-    const name = location.pathname.split("/").filter(Boolean).at(-1) || "";
+    const name = place({ hash: `#${location.pathname.split("/").filter(Boolean).at(-1) || ""}` });
+    prepare(missing, name);
     const found = nearest(
       name,
       links.map((link) => link.dataset.card || ""),

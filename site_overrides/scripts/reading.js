@@ -157,4 +157,5 @@
   }
   store.follow("reading", mark);
   mark();
+  window.pd.reading = read;
 })();

@@ -550,9 +550,11 @@
     status.textContent = words("common.loading");
   }
 
-  async function open() {
+  /** @param {string} [query] what to look for at once */
+  async function open(query) {
     attach();
     label();
+    if (query) input.value = query;
     dialog.showModal();
     input.select();
     try {

@@ -9,16 +9,20 @@
     if (!window.pd.search) await script("search");
     return window.pd.search;
   }
-  async function open() {
+  /** @param {string} [query] what to look for at once */
+  async function open(query) {
     try {
-      (await search()).open();
+      (await search()).open(query);
     } catch {
       announce(words("search.failed"));
     }
   }
 
   key(["/", "s", "f"], "single_keys.search", () => void open());
-  document.addEventListener("click", (event) => around(event.target, '[data-pd-open="search"]') && open());
+  document.addEventListener("click", (event) => {
+    const button = around(event.target, '[data-pd-open="search"]');
+    if (button) open(button.dataset.pdQuery);
+  });
 
   const arrived = new URLSearchParams(location.search);
   const sought = arrived.get("q");

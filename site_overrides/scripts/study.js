@@ -184,7 +184,30 @@
 
   function start() {
     const items = selected();
-    const queue = [...due(items), ...fresh(items)].slice(0, ROUND);
+    play([...due(items), ...fresh(items)].slice(0, ROUND));
+  }
+  /**
+   * A round that needs no choosing: what is due, then of each card something new, by the first path; nothing to type.
+   * Cards of which least was asked come first.
+   * @param {number} size
+   */
+  function quick(size) {
+    const order = new Map(base.paths[0]?.cards.map((card, i) => [card, i]));
+    /** @param {Item} item */
+    const place = ({ card }) => order.get(card) ?? order.size;
+    /** @type {Map<string, Item[]>} */
+    const told = Map.groupBy(
+      base.items.filter((item) => !isNumber(item)),
+      ({ card }) => card,
+    );
+    const news = [...told.values()]
+      .map((items) => ({ asked: items.length - fresh(items).length, item: fresh(items)[0] }))
+      .filter(({ item }) => item)
+      .sort((a, b) => a.asked - b.asked || place(a.item) - place(b.item));
+    play([...due(base.items), ...news.map(({ item }) => item)].slice(0, size));
+  }
+  /** @param {Item[]} queue */
+  function play(queue) {
     if (!queue.length) return;
     round = { queue, at: 0, shown: false, right: 0 };
     queue.slice(0, 3).forEach(prefetch);
@@ -702,7 +725,25 @@
     page.before(notices);
     notice();
     overview();
+    askedFor();
   }
+
+  // A link may ask for a round at once: by the address, in the handbook by itself.
+  /** @param {unknown} size */
+  function begun(size) {
+    const number = Number(size);
+    if (base && Number.isInteger(number) && number > 0) quick(number);
+  }
+  function askedFor() {
+    const url = new URL(location.href);
+    begun(url.searchParams.get("round"));
+    url.searchParams.delete("round");
+    history.replaceState(history.state, "", url);
+  }
+  document.addEventListener("click", (event) => {
+    const size = around(event.target, "a[data-pd-round]")?.dataset.pdRound;
+    if (size) window.addEventListener("hashchange", () => begun(size), { once: true });
+  });
   window.pd.score = score;
   begin();
 })();

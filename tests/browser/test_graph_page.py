@@ -132,7 +132,7 @@ def test_a_phone_begins_where_text_can_be_read(visit: Open) -> None:
 
 def test_a_card_shows_its_neighbourhood(visit: Open) -> None:
     """Between what to read first and what it unlocks, each a link."""
-    page = visit("cards/activation-checkpointing/")
+    page = visit("cards/activation-checkpointing/#connections")
     near = page.locator(".pd-neighbourhood")
     assert near.locator(".pd-here").get_attribute("data-card") == "activation-checkpointing"
     near.locator('a[data-card="saved-tensors"]').click()

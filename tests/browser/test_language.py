@@ -51,9 +51,9 @@ def test_a_mode_shows_its_languages(visit: Open, mode: str, lang: str, zh: bool,
     assert ("平方根法则" in title) == zh
     assert ("square-root" in title) == en
     page.set_viewport_size({"width": 1700, "height": 900})
-    entry = page.locator(".md-sidebar--secondary a[href='#derivation']")
-    assert ("推导" in entry.inner_text()) == zh
-    assert ("Derivation" in entry.inner_text()) == en
+    entry = page.locator(".md-sidebar--secondary a[href='#insights']")
+    assert ("核心要义" in entry.inner_text()) == zh
+    assert ("Key insights" in entry.inner_text()) == en
 
 
 def test_the_choice_is_kept_across_pages_and_visits(visit: Open, built: Built) -> None:
@@ -82,6 +82,7 @@ def test_the_address_may_ask_for_a_language(visit: Open, built: Built) -> None:
 def test_a_key_changes_the_language_and_keeps_the_place(visit: Open) -> None:
     """``l`` goes through the three modes; the section that was being read stays in view."""
     page = visit(CARD, mode="zh")
+    page.evaluate("window.pd.set('depth', 'deep')")
     page.evaluate("document.getElementById('tradeoffs').scrollIntoView()")
     before = page.locator("#tradeoffs").bounding_box()
     for mode in ("en", "both", "zh"):

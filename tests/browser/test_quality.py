@@ -21,7 +21,10 @@ PAGES = {
     "study": "study/",
     "demo": "demos/activation_checkpointing/",
     "glossary": "glossary/",
-    "about": "about/",
+    "documents": "docs/",
+    "proofs": "docs/proofs/",
+    "contributing": "docs/contributing/",
+    "exporters": "docs/exporters/",
     "report": "report/",
     "missing": "404.html",
     "handbook": "handbook",
@@ -228,6 +231,7 @@ def test_formulas_are_whole_when_their_font_comes_late(visit: Open) -> None:
         if name == "never":
             page.context.route("**/*.woff2", lambda route: route.fulfill(body="", status=200))
         page.goto(page.url.replace("report/", "cards/checkpoint-sqrt-rule/"))
+        page.evaluate("window.pd.set('depth', 'deep')")
         page.evaluate("() => document.fonts.ready.then(() => true)")
         page.evaluate(
             "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"

@@ -96,6 +96,7 @@ def test_a_former_id_leads_to_the_card_in_the_handbook(visit: Open, built: Built
 def test_the_handbook_lists_the_sections_of_the_card_on_screen(visit: Open) -> None:
     """Each leads to its section, in the reader's language; with another card the list changes, by depth it shrinks."""
     page = visit("handbook#card-flash-attention", mode="en")
+    page.evaluate("window.pd.set('depth', 'deep')")
     links = page.locator(".pd-sections a")
     assert links.nth(5).inner_text() == "Derivation"
     links.nth(5).click()
@@ -170,11 +171,12 @@ def test_a_missing_page_shows_the_way_on(missing, built: Built, path: str, scrip
 
 
 def test_a_missing_page_searches_and_guesses(missing, built: Built) -> None:
-    """The search opens there and finds; a mistyped card's name is recognised."""
+    """The search opens there with the address's words, and finds; a mistyped card's name is recognised."""
     page = missing("cards/flash-atention/")
     guess = page.locator(".pd-lost a")
     assert guess.get_attribute("href") == f"{built.url}cards/flash-attention/"
     page.locator('[data-pd-missing] [data-pd-open="search"]').click()
+    assert page.locator(".pd-search-input").input_value() == "flash atention"
     assert search(page, "FlashAttention")[0] == "flash-attention"
 
 

@@ -14,6 +14,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
@@ -23,13 +24,16 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from generator.documents import lessons
 from runnable_demos.__main__ import describe
 from runnable_demos.lab import discovery, records
 from runnable_demos.lab.metrics import Kind, Metric, Result, Text, Unit
+from tests.demos import launches
 
 FOLDER = Path(discovery.__file__).parents[1]
 DEMOS = discovery.discover(FOLDER)
 EVIDENCE = FOLDER / "evidence"
+LESSONS, _ = lessons.load(FOLDER)
 SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*\Z")
 
 
@@ -50,7 +54,8 @@ def small(name: str, again: bool = False, reseeded: bool = False) -> Result:
             config = dataclasses.replace(config, seed=config.seed + 1)
         torch.manual_seed(config.seed)
         shares: list[float] = []
-        result: Result = module(name).run(config, lambda share, _: shares.append(share))
+        with launches.anew() if again or reseeded else nullcontext():
+            result: Result = module(name).run(config, lambda share, _: shares.append(share))
     finally:
         torch.set_num_threads(threads)
     assert all(0 <= share <= 1 for share in shares), "progress is a share"
@@ -192,11 +197,18 @@ def evidence_has_the_metrics_of_the_demo(name: str) -> None:
 
 
 def a_demo_says_what_it_does(name: str) -> None:
-    """Its docstring is the lesson: question, model and measurement."""
-    lesson = module(name).__doc__
-    assert lesson
-    for part in ("The question", "The model", "The measurement"):
-        assert part in lesson, part
+    """Its docstring asks the question and leads to the lesson, which is called as the demo is."""
+    said = module(name).__doc__
+    assert said
+    lesson = LESSONS.get(name)
+    if lesson is None:  # still to be written: the docstring is its draft
+        for part in ("The question", "The model", "The measurement"):
+            assert part in said, part
+        return
+    assert said.splitlines()[2:] == [
+        f"The lesson is ``lessons/{name}.en.md`` (中文: ``lessons/{name}.zh.md``)."
+    ]
+    assert lesson.title == DEMOS[name].title
 
 
 def run_is_short(name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from fractions import Fraction
+from functools import cache
 from statistics import NormalDist, mean, stdev
 
 import pytest
@@ -126,7 +127,8 @@ def error(left: Tensor, true: Tensor) -> float:
     return math.sqrt(float((left - true).square().sum() / true.double().square().sum()))
 
 
-def test_sampled_metrics_are_those_of_the_same_draws(metrics: dict[str, Metric]) -> None:
+@cache
+def drawn() -> dict[str, list[float]]:
     """Every draw again, cast by tables: errors beside an outlier, values that become 0, and products."""
     rows, columns = CONFIG.rows, CONFIG.columns
     draw = torch.Generator().manual_seed(CONFIG.seed)
@@ -164,6 +166,12 @@ def test_sampled_metrics_are_those_of_the_same_draws(metrics: dict[str, Metric])
         )
         note("product_blocks", error(restored(a, 1, 128) @ restored(b, 128, 128).t(), true))
         note("product_bf16", error(a.bfloat16().double() @ b.bfloat16().double().t(), true))
+    return seen
+
+
+def test_sampled_metrics_are_those_of_the_same_draws(metrics: dict[str, Metric]) -> None:
+    """Means and standard errors are those of the draws."""
+    seen = drawn()
     for name in seen.keys() & metrics.keys():
         assert metrics[name].value == pytest.approx(mean(seen[name]), rel=2e-3, abs=2e-6), name
         spread = stdev(seen[name]) / math.sqrt(CONFIG.draws)
@@ -245,17 +253,24 @@ def test_the_narrow_accumulator_cuts_as_it_is_told(promote: int) -> None:
             assert float(got[i, j]) == by_hand(a[i].tolist(), b[j].tolist(), promote)
 
 
-def test_sums_of_one_sign_lose_most(metrics: dict[str, Metric]) -> None:
-    """The same matrices element by element in fractions: cuts towards 0 add up where all are positive."""
+@cache
+def sums() -> dict[str, float]:
+    """Errors of the demo's sums, by the same matrices element by element in fractions."""
+    found = {}
     draw = torch.Generator().manual_seed(0)
     for name, make in (("mixed", torch.randn), ("positive", torch.rand)):
         a, b = ((make(16, CONFIG.inner, generator=draw) * 100).to(E4M3).double() for _ in range(2))
         true = a @ b.t()
         for way, promote in (("narrow", 0), ("promoted", 128)):
             rows = [[by_hand(x, y, promote) for y in b.tolist()] for x in a.tolist()]
-            if f"{way}_{name}" in metrics:
-                got = error(torch.tensor(rows, dtype=torch.float64), true)
-                assert metrics[f"{way}_{name}"].value == pytest.approx(got, rel=1e-3)
+            found[f"{way}_{name}"] = error(torch.tensor(rows, dtype=torch.float64), true)
+    return found
+
+
+def test_sums_of_one_sign_lose_most(metrics: dict[str, Metric]) -> None:
+    """Cuts towards 0 add up where all are positive."""
+    for name in sums().keys() & metrics.keys():
+        assert metrics[name].value == pytest.approx(sums()[name], rel=1e-3)
     assert metrics["narrow_positive"].value > 3 * metrics["narrow_mixed"].value
 
 

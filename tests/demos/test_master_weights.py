@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from statistics import NormalDist
 
 import pytest
@@ -62,26 +63,29 @@ def test_the_smallest_update_kept(values: dict[str, float]) -> None:
     assert values["smallest_kept_below_2"] == gap / 2
 
 
-def test_kahans_limit_by_exact_arithmetic(values: dict[str, float]) -> None:
-    """At 1 the carry stops at half a gap where 2⁻¹⁶ is half a gap of its own; 2⁻¹⁵ gets through."""
+@cache
+def moves_by_kahan(exponent: int) -> bool:
+    """Whether updates of 2 to the minus ``exponent`` move a weight of 1 in the end, in exact arithmetic."""
 
     def signed(x: Fraction) -> Fraction:
         return (round_bf16(x) if x > 0 else -round_bf16(-x)) if x else x
 
-    for exponent, moves in ((15, True), (16, False), (17, False)):
-        u, w, c = Fraction(1, 2**exponent), Fraction(1), Fraction(0)
-        for _ in range(2 ** (exponent - 6)):
-            y = signed(u - c)
-            t = signed(w + y)
-            w, c = t, signed(signed(t - w) - y)
-        assert (w > 1) is moves
+    u, w, c = Fraction(1, 2**exponent), Fraction(1), Fraction(0)
+    for _ in range(2 ** (exponent - 6)):
+        y = signed(u - c)
+        t = signed(w + y)
+        w, c = t, signed(signed(t - w) - y)
+    return w > 1
+
+
+def test_kahans_limit_by_exact_arithmetic(values: dict[str, float]) -> None:
+    """At 1 the carry stops at half a gap where 2⁻¹⁶ is half a gap of its own; 2⁻¹⁵ gets through."""
+    assert [moves_by_kahan(exponent) for exponent in (15, 16, 17)] == [True, False, False]
     assert values["kahan_smallest_kept_at_1"] == 2.0**-15
 
 
-@pytest.mark.parametrize(
-    ("name", "lr"), [("1e2", 1e-2), ("1e3", 1e-3), ("1e4", 1e-4), ("1e5", 1e-5)]
-)
-def test_moved_shares_by_brute_force(values: dict[str, float], name: str, lr: float) -> None:
+@cache
+def moved_share(lr: float) -> float:
     """Each bf16 weight is moved down by lr in exact arithmetic, and counted where it changes."""
     moved = total = 0
     for e in BINADES:
@@ -90,7 +94,15 @@ def test_moved_shares_by_brute_force(values: dict[str, float], name: str, lr: fl
             total += 1
             moved += round_bf16(w - Fraction(lr)) != w if w > Fraction(lr) else True
     assert total == every_weight("cpu").numel()
-    assert values[f"moved_at_lr_{name}"] == moved / total
+    return moved / total
+
+
+@pytest.mark.parametrize(
+    ("name", "lr"), [("1e2", 1e-2), ("1e3", 1e-3), ("1e4", 1e-4), ("1e5", 1e-5)]
+)
+def test_moved_shares_by_brute_force(values: dict[str, float], name: str, lr: float) -> None:
+    """The share that changes is that of exact arithmetic."""
+    assert values[f"moved_at_lr_{name}"] == moved_share(lr)
 
 
 def test_fp32_masters_all_move(values: dict[str, float]) -> None:
@@ -98,6 +110,7 @@ def test_fp32_masters_all_move(values: dict[str, float]) -> None:
     assert values["moved_with_master_at_lr_1e5"] == 1
 
 
+@cache
 def two_roundings(v: Fraction, beta2: float, gradient: Fraction, steps: int) -> Fraction:
     """``v`` after the loop's arithmetic: β₂ v is rounded, then the sum is."""
     b = Fraction(beta2)
@@ -139,24 +152,26 @@ def test_a_moment_falls_only_below_beta_0998(values: dict[str, float], way: str)
     assert values[f"bf16_moment_{way}_falls_to_at_95"] == pytest.approx(1 / 64, rel=0.1)
 
 
-@pytest.mark.parametrize("beta", ["999", "99", "95"])
-@pytest.mark.parametrize(
-    ("way", "flags"),
-    [("loop", {"foreach": False}), ("foreach", {"foreach": True}), ("fused", {"fused": True})],
-)
-def test_pytorchs_own_adamw_says_the_same(
-    values: dict[str, float], way: str, flags: dict[str, bool], beta: str
-) -> None:
-    """One tensor and one optimizer by itself: a thousand gradients of 1, then a thousand of 1/8."""
+@cache
+def moment_of_adamw(way: str, beta: str) -> float:
+    """A thousand gradients of 1, then a thousand of 1/8, to one tensor and one optimizer by itself."""
+    flags = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
     w = torch.nn.Parameter(torch.ones(64, dtype=torch.bfloat16))
-    optimizer = torch.optim.AdamW([w], betas=(0.9, float(f"0.{beta}")), **flags)
+    optimizer = torch.optim.AdamW([w], betas=(0.9, float(f"0.{beta}")), **flags[way])
     for gradient in (1.0, 0.125):
         w.grad = torch.full_like(w, gradient)
         for _ in range(1000):
             optimizer.step()
     moment = optimizer.state[w]["exp_avg_sq"]
-    assert values[f"bf16_moment_{way}_falls_to_at_{beta}"] == float(moment[0])
     assert moment.unique().numel() == 1
+    return float(moment[0])
+
+
+@pytest.mark.parametrize("beta", ["999", "99", "95"])
+@pytest.mark.parametrize("way", ["loop", "foreach", "fused"])
+def test_pytorchs_own_adamw_says_the_same(values: dict[str, float], way: str, beta: str) -> None:
+    """The optimizer itself comes to the moment that the demo tells."""
+    assert values[f"bf16_moment_{way}_falls_to_at_{beta}"] == moment_of_adamw(way, beta)
 
 
 def test_bytes_by_dtype(values: dict[str, float]) -> None:
@@ -201,18 +216,24 @@ def test_errors_that_are_bounded(values: dict[str, float]) -> None:
     assert values["fp32_moment_error"] < 1e-3
 
 
-def test_moved_shares_of_initial_weights_by_brute_force(values: dict[str, float]) -> None:
+@cache
+def initial_moved_share(lr: float) -> float:
     """Quantiles of the standard library, rounded and moved down in exact arithmetic."""
-    normal, n = NormalDist(0, 0.02), 4096
+    normal, n, step = NormalDist(0, 0.02), 4096, Fraction(lr)
     weights = [normal.inv_cdf((i + 0.5) / n) for i in range(n)]
     signed = [(1 if w > 0 else -1, round_bf16(Fraction(abs(w)))) for w in weights]
+    moved = sum(
+        (sign > 0 and size <= step) or round_bf16(size - sign * step) != size
+        for sign, size in signed
+    )
+    return moved / n
+
+
+def test_moved_shares_of_initial_weights_by_brute_force(values: dict[str, float]) -> None:
+    """The share that changes is that of exact arithmetic, but for a weight or two."""
     for name, lr in (("1e3", 1e-3), ("1e4", 1e-4), ("1e5", 1e-5)):
-        step = Fraction(lr)
-        moved = sum(
-            (sign > 0 and size <= step) or round_bf16(size - sign * step) != size
-            for sign, size in signed
-        )
-        assert values[f"initial_moved_at_lr_{name}"] == pytest.approx(moved / n, abs=2 / n)
+        share = initial_moved_share(lr)
+        assert values[f"initial_moved_at_lr_{name}"] == pytest.approx(share, abs=2 / 4096)
 
 
 def test_the_figure_by_exact_arithmetic() -> None:

@@ -167,6 +167,16 @@ def test_what_was_there_before_is_not_counted() -> None:
     assert z.shape == (50,)
 
 
+def test_a_tangent_that_is_none_takes_no_bytes() -> None:
+    """The zeros that forward mode makes up for it have a size, and no memory behind them."""
+    with LiveMemory() as live:
+        zeros = torch._efficientzerotensor((B, D))
+        assert zeros.untyped_storage().nbytes() == B * D * F32
+        assert live.current == 0
+        made = zeros + torch.ones(B, D)
+    assert live.peak == 2 * B * D * F32, made.shape
+
+
 def test_reset_peak_starts_from_what_is_live() -> None:
     """After reset_peak only later events count."""
     with LiveMemory() as live:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,9 +128,21 @@ WORKER = """
 import torch
 import torch.distributed as dist
 from runnable_demos import zero_traffic
-from runnable_demos.lab import ranks
+from runnable_demos.lab import collectives, ranks
+
+timed = []
+
+def count(step, device):
+    for _ in range(2):
+        step()
+    with collectives.Collectives() as issued:
+        step()
+    timed.append([list(a.shape) for a in step.args])
+    return collectives.volume((call.kind, call.nbytes) for call in issued.calls)
 
 def measure(task):
+    zero_traffic.typical_seconds = count
+    times = zero_traffic.times(zero_traffic.Timed(layers=2, width=12, few=3, many=5), "cpu")
     batches = []
     together = dist.batch_isend_irecv
 
@@ -145,7 +158,10 @@ def measure(task):
     add = torch.Tensor.__iadd__
     torch.Tensor.__iadd__ = lambda a, b: add(a, b + (dist.get_rank() == 1))
     wrong = zero_traffic.ring("cpu")
-    return {"batches": batches, "right": right["equal"], "wrong": wrong["equal"]}
+    return {
+        "batches": batches, "right": right["equal"], "wrong": wrong["equal"],
+        "times": times, "timed": timed,
+    }
 
 if __name__ == "__main__":
     ranks.work(measure, {"seed": 0, "device": "cpu"})
@@ -156,13 +172,41 @@ if __name__ == "__main__":
 def test_a_ring_sends_and_receives_at_once(
     n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No rank waits for a receive that its neighbour would post later; a wrong sum is called wrong."""
+    """No rank waits for a receive that its neighbour would post later; a wrong sum is called wrong.
+
+    What a GPU would time is counted on the way: steps of bf16 layers, of both schemes and both sizes of batch,
+    and the gathering of one layer.
+    """
     (tmp_path / "worker_of_a_ring.py").write_text(WORKER, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for report in ranks.launch("worker_of_a_ring", n, {"seed": 0, "device": "cpu"}):
         assert report["batches"] == [["irecv", "isend"]] * (2 * 2 * (n - 1))
         assert report["right"] is True
         assert report["wrong"] is False
+        layer = 2 * 12 * 12
+        ddp, stage3 = 2 * 2 * layer, 3 * 2 * layer
+        assert report["times"] == {
+            "ddp_few": ddp,
+            "ddp_many": ddp,
+            "stage3_few": stage3,
+            "stage3_many": stage3,
+            "gather": layer,
+        }
+        assert report["timed"][:4] == [[[3, 12]], [[5, 12]]] * 2
+
+
+def test_the_slowest_rank_is_told() -> None:
+    """All ranks wait for it; a bus carries three quarters of a message between four."""
+    quick = {"ddp_few": 1.0, "ddp_many": 2.0, "stage3_few": 1.0, "stage3_many": 2.0, "gather": 1e-4}
+    slow = quick | {"stage3_few": 1.5, "stage3_many": 2.1, "gather": 1e-3}
+    found: Any = {}
+    zero_traffic.add_times([{"times": times} for times in (quick, quick, slow, quick)], found)
+    message = 2 * zero_traffic.TIMED.width**2
+    assert found == {
+        "time_few": 1.5,
+        "time_many": pytest.approx(1.05),
+        "gather_bandwidth": pytest.approx(0.75 * message / 1e-3),
+    }
 
 
 def test_what_one_rank_finds_is_told() -> None:

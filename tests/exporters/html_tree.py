@@ -53,8 +53,10 @@ class Element:
         return " ".join(" ".join(pieces).split())
 
     def language(self) -> str:
-        """The nearest ``lang``."""
-        return self["lang"] or (self.parent.language() if self.parent else "")
+        """The nearest ``lang``; an empty one says that nobody speaks this."""
+        if "lang" in self.attributes or not self.parent:
+            return self["lang"]
+        return self.parent.language()
 
 
 class _Builder(HTMLParser):

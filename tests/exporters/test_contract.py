@@ -105,9 +105,9 @@ def reads(source: str) -> set[str]:
 
 
 def test_the_exporter_of_the_docs_works(edition: Edition, tmp_path: Path) -> None:
-    """What ``docs/exporters.md`` builds from nothing has the written shape, and lists every card."""
-    text = (Path(__file__).parents[2] / "docs" / "exporters.md").read_text(encoding="utf-8")
-    (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    """What ``docs/exporters.en.md`` builds from nothing has the written shape, and lists every card."""
+    text = (Path(__file__).parents[2] / "docs" / "exporters.en.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"` { .python .annotate }\n(.*?)```", text, re.DOTALL)
     assert reads(source) == set()
     (tmp_path / "list.py").write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("list", tmp_path / "list.py")

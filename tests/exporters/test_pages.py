@@ -23,8 +23,10 @@ BOTH = {"zh": "零", "en": "zero"}
 def test_the_pages_of_the_small_base(
     edition: Edition, demos: Path, tmp_path: Path, golden: Callable[[str, Path], None]
 ) -> None:
-    """Each body without its drawings, a line an element, below its address."""
+    """Each body without its drawings, a line an element, below its address; of the documents what has live parts."""
     for page in pages.pages(edition):
+        if page.is_document and page.address not in ("docs/", "docs/proofs/"):
+            continue  # words of the program, which no base changes
         body = re.sub(r"<svg.*?</svg>", "<svg/>", page.body, flags=re.DOTALL)
         body = re.sub(
             r"\s*(<(?:section|article|header|div|table|tr|p|h\d|li|ul|ol|dl|nav))", r"\n\1", body
@@ -164,15 +166,13 @@ def test_what_is_refuted_is_printed_as_it_is_said(edition: Edition) -> None:
 
 @pytest.mark.parametrize("kind", ["sampled", "measured", "computed"])
 def test_only_what_is_read_off_a_run_counts_as_proven(edition: Edition, kind: Kind) -> None:
-    """On the home page, the card, the module's list and the about page the kind has its own count."""
+    """On the home page, the card and the about page the kind has its own count."""
     card = edition.library.cards["float-bytes"]
     numbers = {c.metric for c in card.claims() if not c.refuted}
     assert edition.tally(card) == {"proven": len(numbers), "refuted": 1}
     other = of_kind(edition, kind)
     assert other.tally(card) == {kind: len(numbers), "refuted": 1}
     assert other.proven(card) == 0
-    assert pages.top_claims(edition, card)
-    assert not pages.top_claims(other, card)
     assert other.states["proven"] < edition.states["proven"]
     assert other.states[kind] > 0
     body = pages.article(other, card, pages.SiteAddresses("cards/float-bytes/"))
@@ -182,7 +182,7 @@ def test_only_what_is_read_off_a_run_counts_as_proven(edition: Edition, kind: Ki
 
 def test_the_about_page_says_what_stands_behind_the_numbers(edition: Edition) -> None:
     """A bar that is told in words, its key, and a row a card; nothing of it where there are no numbers."""
-    about = next(page for page in pages.pages(edition) if page.address == "about/")
+    about = next(page for page in pages.pages(edition) if page.address == "docs/proofs/")
     section = about.body.split('id="shares">')[1].split("</section>")[0]
     assert "54 个，其中 96.3%" in section
     assert (
@@ -190,13 +190,13 @@ def test_the_about_page_says_what_stands_behind_the_numbers(edition: Edition) ->
     )
     widths = [int(each) for each in re.findall(r'data-share="\w+" x="\d+" width="(\d+)"', section)]
     assert widths == [704, 111, 148, 37]
-    rows = re.findall(r'<th scope="row"><a href="../cards/([a-z-]+)/">', section)
+    rows = re.findall(r'<th scope="row"><a href="../../cards/([a-z-]+)/">', section)
     assert rows == list(edition.library.cards)
     assert "shares" in {each.anchor for each in about.headings}
 
     none = bind(edition.library)
     vars(none)["shares"] = dict.fromkeys(edition.library.cards, Shares.together([]))
-    about = next(page for page in pages.pages(none) if page.address == "about/")
+    about = next(page for page in pages.pages(none) if page.address == "docs/proofs/")
     assert 'id="shares"' not in about.body
     assert "shares" not in {each.anchor for each in about.headings}
 

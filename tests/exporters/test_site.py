@@ -23,6 +23,7 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.exceptions import PluginError
 
+from generator.documents import program
 from generator.edition import assets
 from generator.edition.edition import Edition, bind
 from generator.edition.pages import SiteAddresses, article
@@ -80,9 +81,12 @@ def test_every_kind_of_page_is_there(trees: dict[str, Element]) -> None:
         "cards/round-off/",
         "cards/rounding/",
         "demos/float_sums/",
+        "docs/",
+        *(f"docs/{name}/" for name in program.NAMES),
         "glossary/",
         "graph/",
         "numerics/",
+        "paths/",
         "paths/sums-in-an-hour/",
         "report/",
         "study/",
@@ -345,8 +349,23 @@ def test_a_card_shows_what_comes_before_it_and_after(trees: dict[str, Element]) 
     foot = rounding.all("footer", class_="pd-foot")[0]
     chips = [each["data-card"] for each in foot.all("a", class_="pd-chip")]
     assert chips == ["float-bytes", "kahan-sum"]
-    following = rounding.all("nav", class_="pd-next")[0].all("a", rel="next")
-    assert [each["href"] for each in following] == ["../../cards/float-bytes/"]
+    ways = rounding.all("nav", class_="pd-ways")[0].all("div", class_="pd-way")
+    assert [each["data-way"] for each in ways] == ["", "sums-in-an-hour"]
+    for way in ways:
+        assert not way.all("a", rel="prev")
+        assert [each["href"] for each in way.all("a", rel="next")] == ["../../cards/float-bytes/"]
+
+
+def test_the_cards_of_a_module_stand_in_one_file(built: Path, edition: Edition) -> None:
+    """By topic in reading order, for scripts to list beside each card; a module without cards has none."""
+    found = json.loads((built / "numerics" / "cards.json").read_text(encoding="utf-8"))
+    assert found["title"] == {"zh": "数值计算", "en": "Numerics"}
+    cards = {topic["title"]["en"]: [c["id"] for c in topic["cards"]] for topic in found["topics"]}
+    assert cards == {
+        "Floating-point numbers": ["rounding", "float-bytes"],
+        "Sums": ["kahan-sum"],
+    }
+    assert not (built / "storage").exists()
 
 
 def test_a_report_of_an_error_names_the_card(card: Element) -> None:
@@ -438,7 +457,7 @@ def test_the_sitemap_names_every_page_and_when_its_card_changed(
         url.findtext("loc", "", space).removeprefix(ADDRESS): url.findtext("lastmod", "", space)
         for url in urls
     }
-    assert found.keys() == trees.keys() - {"404.html", "cards/round-off/"}
+    assert found.keys() == trees.keys() - {"404.html", "about/", "cards/round-off/"}
     assert found["cards/rounding/"] == "2026-11-28"
     assert found[""] == "2026-11-29"
     robots = (built / "robots.txt").read_text(encoding="utf-8")
@@ -461,10 +480,10 @@ def test_the_social_card_has_the_size_that_sites_expect(built: Path) -> None:
 
 
 def test_the_home_page_counts_what_there_is(edition: Edition, trees: dict[str, Element]) -> None:
-    """Cards, numbers by what became of them, demos, works cited; where to begin; every module."""
+    """Cards, numbers by what became of them, demos, works cited; where to begin; each module, if only by name."""
     home = trees[""].all("div", class_="pd-home")[0]
-    counts = home.all("dl", class_="pd-counts")[0]
-    numbers = [each.text() for each in counts.all("dd")]
+    counts = home.all("ul", class_="pd-tally")[0]
+    numbers = [each.text().split()[0] for each in counts.all("li")]
     cards = edition.library.cards.values()
     claims = {(k.metric, k.refuted) for c in cards for k in c.claims()}
     refuted = {metric for metric, wrong in claims if wrong}
@@ -476,7 +495,7 @@ def test_the_home_page_counts_what_there_is(edition: Edition, trees: dict[str, E
         "https://example.org/toy-gpu",
         "https://example.org/toy-model",
     }
-    assert [each["data-state"] for each in counts.all("div")[1:-2]] == [
+    assert [each["data-state"] for each in counts.all("li")[1:-2]] == [
         "proven",
         "bounded",
         "refuted",
@@ -487,25 +506,36 @@ def test_the_home_page_counts_what_there_is(edition: Edition, trees: dict[str, E
         "paths/sums-in-an-hour/",
         "numerics/",
     ]
+    assert home.all("p", class_="pd-to-come")[0].text() == "以后还有： Still to come: 存储 Storage"
     assert [each.text() for each in home.all("time")] == ["2026-11-29", "2026-11-28", "2026-11-27"]
 
 
-def test_a_module_page_says_what_each_card_proves(trees: dict[str, Element]) -> None:
-    """A row a card, with its level and the first numbers it proves, as the card prints them."""
-    rows = [row for row in trees["numerics/"].all("tr") if row["data-card"]]
-    assert [row["data-card"] for row in rows] == ["rounding", "float-bytes", "kahan-sum"]
-    proofs = [each.text() for each in rows[2].all("li")]
-    assert proofs[0] == ("补偿求和与朴素求和的加法次数之比：4 倍 additions, Kahan over naive: 4×")
+def test_a_module_page_lists_questions_and_answers(trees: dict[str, Element]) -> None:
+    """A card each, in reading order: its question leads there, its answer stands below, its level can be filtered."""
+    rows = trees["numerics/"].all("ul", class_="pd-questions")
+    cards = [row for each in rows for row in each.all("li")]
+    assert [row["data-card"] for row in cards] == ["rounding", "float-bytes", "kahan-sum"]
+    last = cards[2]
+    assert (last["data-difficulty"], last["data-frequency"]) == ("medium", "rarely")
+    [link] = last.all("a")
+    assert link["href"] == "../cards/kahan-sum/"
+    assert link.all("span")[1].text() == (
+        "A sum of a million floats comes out wrong. How do you repair it without a wider type?"
+    )
+    zh, en = last.all("p")
+    assert zh.text().startswith("记下每次加法丢掉的低位 c")
+    assert en.text().startswith("Keep the low digits c")
 
 
 def test_the_demo_s_source_can_be_read(demos: Path, trees: dict[str, Element]) -> None:
-    """The page of a demo carries the file as it is."""
-    shown = trees["demos/float_sums/"].all("pre")[0]
+    """The page of a demo carries the file as it is, but for the names of parts that its lesson shows."""
+    shown = trees["demos/float_sums/"].all("pre")[-1]
 
     def raw(element: Element) -> str:
         return "".join(each if isinstance(each, str) else raw(each) for each in element.children)
 
-    assert raw(shown).strip() == (demos / "float_sums.py").read_text(encoding="utf-8").strip()
+    source = (demos / "float_sums.py").read_text(encoding="utf-8").splitlines()
+    assert raw(shown).strip().splitlines() == [line for line in source if "--8<--" not in line]
 
 
 def test_the_pages_of_search_and_study_have_their_data(built: Path) -> None:
@@ -535,7 +565,7 @@ def test_a_page_does_not_grow_with_the_number_of_cards(edition: Edition) -> None
     like = library.cards["float-bytes"]
     more = {f"other-{i}": replace(like, id=f"other-{i}", prerequisites=()) for i in range(97)}
     larger = bind(replace(library, cards={**library.cards, **more}))
-    pages = [website(each, ADDRESS).pages["cards/kahan-sum/index.md"] for each in (edition, larger)]
+    pages = [website(each, ADDRESS).pages["cards/rounding/index.md"] for each in (edition, larger)]
     assert pages[0] == pages[1]
     assert pages[0].body == pages[1].body
     navigation = [
@@ -554,7 +584,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(BASE / "cards", tmp_path / "cards")
     shutil.copytree(BASE / "runnable_demos", tmp_path / "runnable_demos")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    for name in ("site_overrides", "generator"):
+    for name in ("site_overrides", "generator", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 

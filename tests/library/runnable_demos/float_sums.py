@@ -138,6 +138,7 @@ def rounded_down(draws: int, seed: int) -> list[float]:
     return [float(Fraction(1.0 + x) < 1 + Fraction(x)) for x in tried]
 
 
+# --8<-- [start:kahan]
 def kahan(numbers: array[float]) -> tuple[float, int]:
     """The compensated sum, and how many additions and subtractions it took."""
     total, lost, additions = 0.0, 0.0, 0
@@ -147,6 +148,9 @@ def kahan(numbers: array[float]) -> tuple[float, int]:
         lost = (t - total) - y
         total, additions = t, additions + 4
     return total, additions
+
+
+# --8<-- [end:kahan]
 
 
 def error(total: float, numbers: array[float]) -> float:
