@@ -33,8 +33,13 @@ _FIRST = ("tokens.css", "core.js", "tip.js", "ways.js")
 """What the other styles and scripts rest on."""
 SITE_ONLY = ("documents.css", "font.css", "material.css", *THEME_SCRIPTS)
 HANDBOOK_ONLY = ("handbook.css", "handbook.js")
-PAGE_SCRIPTS = {"graph.js": ("graph.js",), "study.js": ("progress.js", "study.js")}
-"""Of use on the page of that name alone, each file with its parts; ``main.html`` loads them there."""
+PAGE_SCRIPTS = {
+    "graph.js": ("graph.js",),
+    "study.js": ("progress.js", "study.js"),
+    "card.js": ("beside.js", "depth.js", "followups.js"),
+    "lost.js": ("lost.js",),
+}
+"""Not of use on every page, each file with its parts; ``main.html`` loads them where they are."""
 PAGE_STYLES = ("study.css",)
 """Likewise."""
 PAGE_WORDS: Mapping[str, tuple[str, ...]] = {
