@@ -48,6 +48,7 @@ def on_config(config: Any) -> Any:
     config.extra["pd_policy"] = policy(preview=draft)
     config.extra["pd_ways"] = made.ways()
     config.extra["pd_words"] = assets.theme_words()
+    config.extra["pd_files"] = {*made.files, *made.texts}
     config.nav = [*made.navigation, {_DOCUMENTS: [*made.documents]}]
     config.extra_css = [assets.STYLE]
     config.extra_javascript.clear()
@@ -97,7 +98,15 @@ def on_files(files: Any, config: Any) -> Any:
     theme = [file for file in files if file.src_dir is not None and file.src_dir != config.docs_dir]
     own = [File.generated(config, path, content="") for path in made.pages]
     other = [File.generated(config, path, content=content) for path, content in made.files.items()]
-    return Files([*theme, *own, *other])
+    texts = [_as_it_is(config, path, content) for path, content in made.texts.items()]
+    return Files([*theme, *own, *other, *texts])
+
+
+def _as_it_is(config: Any, address: str, content: bytes) -> File:
+    """A file that MkDocs takes for no page, though it is Markdown."""
+    file = File.generated(config, f"{address}.txt", content=content)
+    file.dest_uri = file.url = address
+    return file
 
 
 def on_nav(nav: Any, files: Any, **_: Any) -> Any:

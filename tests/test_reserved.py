@@ -139,7 +139,7 @@ def test_the_table_of_addresses_is_what_a_site_has(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of the small base."""
+    """The site of the small base, which knows its address: one that does not has no feed."""
     from generator.edition import edition as editions  # noqa: PLC0415 - drawing is slow to import
     from generator.exporters import site as exporter  # noqa: PLC0415
 
@@ -147,5 +147,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     demos = BASE / "runnable_demos"
     found, _ = checks.load(BASE / "cards", demos=demos)
     assert found is not None
-    exporter.export(editions.bind(found, demos), out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SITE_URL", "https://cards.example/")
+        exporter.export(editions.bind(found, demos), out)
     return out

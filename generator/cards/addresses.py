@@ -10,11 +10,15 @@ from generator.lang import LANGS, SECTION_NAMES, Lang
 
 PAGES = ("graph", "study", "glossary", "report")
 """The pages at the top, beside home and the modules."""
-CARDS, PATHS, DEMOS, DOCUMENTS, VENDOR = "cards", "paths", "demos", "docs", "vendor"
+CARDS, PATHS, DEMOS, DOCUMENTS = "cards", "paths", "demos", "docs"
+FIGURES, VENDOR = "figures", "vendor"
 """The folders of addresses."""
 FORMER_DOCUMENTS = {"proofs": "about/"}
 """Where documents stood before, by their names."""
 FILES = (
+    "claims.json",
+    "feed.xml",
+    "llms.txt",
     "search.json",
     "study.json",
     "favicon.svg",
@@ -24,7 +28,11 @@ FILES = (
     "proofdeck.js",
     "early.js",
     "palette.js",
+    "card.js",
     "graph.js",
+    "lost.js",
+    "search.js",
+    "study.css",
     "study.js",
 )
 THEME = ("index.html", "assets", "404.html", "sitemap.xml", "sitemap.xml.gz")
@@ -32,7 +40,7 @@ THEME = ("index.html", "assets", "404.html", "sitemap.xml", "sitemap.xml.gz")
 
 TAKEN = frozenset(address.rstrip("/") for address in FORMER_DOCUMENTS.values()) | frozenset(
     name.partition(".")[0]
-    for name in (*PAGES, CARDS, PATHS, DEMOS, DOCUMENTS, VENDOR, *FILES, *THEME)
+    for name in (*PAGES, CARDS, PATHS, DEMOS, DOCUMENTS, FIGURES, VENDOR, *FILES, *THEME)
 )
 """What no module may be called: a page of the site, or a file of it without its ending."""
 
@@ -47,6 +55,11 @@ HOME_NOTE = "Proofdeck"
 
 PLANNED = "planned"
 """What no topic may be called: the last part of a module's page."""
+
+
+def card_text(card: str) -> str:
+    """The address of a card's Markdown, from its id alone."""
+    return f"{CARDS}/{card}.md"
 
 
 def term(name: str) -> str:

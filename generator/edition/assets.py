@@ -33,13 +33,29 @@ _FIRST = ("tokens.css", "core.js", "tip.js", "ways.js")
 """What the other styles and scripts rest on."""
 SITE_ONLY = ("documents.css", "font.css", "material.css", "notes.js", *THEME_SCRIPTS)
 HANDBOOK_ONLY = ("handbook.css", "handbook.js")
-PAGE_SCRIPTS = {"graph.js": ("graph.js",), "study.js": ("progress.js", "study.js")}
-"""Of use on the page of that name alone, each file with its parts; ``main.html`` loads them there."""
+PAGE_SCRIPTS = {
+    "graph.js": ("graph.js",),
+    "study.js": ("progress.js", "study.js"),
+    "card.js": ("beside.js", "depth.js", "followups.js"),
+    "lost.js": ("lost.js",),
+}
+"""Not of use on every page, each file with its parts; ``main.html`` loads them where they are."""
+PAGE_STYLES = ("study.css",)
+"""Likewise."""
+PAGE_WORDS: Mapping[str, tuple[str, ...]] = {
+    "study.js": ("study", "item_kinds", "ratings", "scores")
+}
+"""Groups of phrases that scripts of that page alone say."""
+LATER = "search.js"
+"""Loaded where a reader first searches, by ``searching.js``."""
 STYLE = "proofdeck.css"
 SCRIPT = "proofdeck.js"
 """What every page of the site loads, each one file: fewer requests, and better packed."""
 _COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)\n", re.MULTILINE | re.DOTALL)
 """A comment that has its lines to itself; one within a line of code stays."""
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
+_BETWEEN = re.compile(r"""("[^"]*")|/\*.*?\*/\s*|\s*([{};,])\s*|(:)\s+|(\s)\s*""", re.DOTALL)
+"""Of a style a string, a comment, and the space around a mark or between words."""
 
 
 class MissingAssetsError(Exception):
@@ -68,16 +84,23 @@ def scripts() -> list[Path]:
 
 def bundles() -> dict[str, bytes]:
     """The styles and scripts of the site by address: one of each for all pages, and ``PAGE_SCRIPTS``."""
-    elsewhere = {*HANDBOOK_ONLY, *THEME_SCRIPTS}
+    elsewhere = {*HANDBOOK_ONLY, *THEME_SCRIPTS, LATER}
     elsewhere |= {name for parts in PAGE_SCRIPTS.values() for name in parts}
+    elsewhere |= {*PAGE_STYLES}
+    alone = {group for groups in PAGE_WORDS.values() for group in groups}
     material, palette = THEME_SCRIPTS
     return {
-        STYLE: b"\n".join(path.read_bytes() for path in styles() if path.name not in HANDBOOK_ONLY),
-        SCRIPT: words_script().encode()
+        STYLE: "\n".join(style(path) for path in styles() if path.name not in elsewhere).encode(),
+        **{name: style(OVERRIDES / "styles" / name).encode() for name in PAGE_STYLES},
+        SCRIPT: words_script(group for group in words.IN_SCRIPTS if group not in alone).encode()
         + _scripts(*(path.name for path in scripts() if path.name not in elsewhere)),
         EARLY: _scripts(*EARLY_PARTS, material),
         palette: _scripts(palette),
-        **{name: _scripts(*parts) for name, parts in PAGE_SCRIPTS.items()},
+        LATER: _scripts(LATER),
+        **{
+            name: _more_words(PAGE_WORDS.get(name, ())).encode() + _scripts(*parts)
+            for name, parts in PAGE_SCRIPTS.items()
+        },
     }
 
 
@@ -87,7 +110,13 @@ def _scripts(*names: str) -> bytes:
 
 def script(path: Path) -> str:
     """One of our scripts without the lines of comments and types: those are for who reads the source."""
-    return _COMMENT.sub("", path.read_text(encoding="utf-8"))
+    return _INDENT.sub("", _COMMENT.sub("", path.read_text(encoding="utf-8")))
+
+
+def style(path: Path) -> str:
+    """One of our styles without comments and without the space that only its source needs."""
+    text = path.read_text(encoding="utf-8")
+    return _BETWEEN.sub(lambda match: next(filter(None, match.groups()), ""), text)
 
 
 def early_script() -> str:
@@ -95,15 +124,41 @@ def early_script() -> str:
     return _scripts(*EARLY_PARTS).decode()
 
 
-def words_script() -> str:
+def words_script(groups: Iterable[str] = words.IN_SCRIPTS) -> str:
     """The words that scripts say, and what markup calls each language; ahead of every deferred script."""
-    phrases = {
+    given = {"htmlLang": HTML_LANG, "phrases": _phrases(groups)}
+    return f"Object.assign(window.pd, {_json(given)});\n"
+
+
+def _more_words(groups: Iterable[str]) -> str:
+    """The words of a script that not every page loads."""
+    found = _phrases(groups)
+    return f"Object.assign(window.pd.phrases, {_json(found)});\n" if found else ""
+
+
+def _phrases(groups: Iterable[str]) -> dict[str, words.Text]:
+    return {
         f"{group}.{name}": text
-        for group, rows in words.groups(words.IN_SCRIPTS).items()
+        for group, rows in words.groups(tuple(groups)).items()
         for name, text in rows.items()
     }
-    given = {"htmlLang": HTML_LANG, "phrases": phrases}
-    return f"Object.assign(window.pd, {json.dumps(given, ensure_ascii=False, separators=(',', ':'))});\n"
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def figure_colours() -> str:
+    """The declarations that colour a figure as the pages do, for a file that no page styles."""
+    text = (OVERRIDES / "styles" / "tokens.css").read_text(encoding="utf-8")
+    named = dict(_COLOUR.findall(text))
+    own = {name: _NAMED.sub(lambda m: named[m[1]], text) for name, text in named.items()}
+    inks = " ".join(f"{name}: {ink};" for name, ink in own.items() if name.startswith("--pd-fig-"))
+    return f"color-scheme: light dark; {inks}"
+
+
+_COLOUR = re.compile(r"(--pd-[\w-]+): ((?:light-dark|var)\([^;]*);")
+_NAMED = re.compile(r"var\((--pd-[\w-]+)\)")
 
 
 def theme_words() -> Mapping[str, Mapping[str, words.Text]]:

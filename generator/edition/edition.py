@@ -72,7 +72,8 @@ from runnable_demos.lab.table import Measure
 
 T = TypeVar("T")
 
-_FIGURE_IDS = "pd-figure-id"
+FIGURE_IDS = "pd-figure-id"
+"""What stands in a drawing for the beginning of its ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +286,7 @@ class Edition:
         card = self.library.cards.get(name)
         if card is None:
             return self._planned.get(name)
-        return card.title, card.module, card.difficulty, card.tags
+        return card.title, card.module, card.difficulty, card.tags, card.updated
 
     @cached_property
     def _digests(self) -> Mapping[Key, str]:
@@ -572,17 +573,17 @@ class Edition:
 
         One for a wide screen and one for a narrow screen stand together, of which styles show one.
         """
-        drawings = [vouched(each, "drawn") for each in self._drawn(record, figure, lang, prefix)]
+        key = (record.demo, record.device, figure.name, lang)
+        drawings = [vouched(each, "drawn") for each in self._drawn(key, prefix)]
         return template("drawings.html", {"drawings": drawings})
 
     def figure_file(self, record: Record, figure: Figure, lang: str) -> str:
         """The figure as a file of its own, which brings its colours along."""
-        return as_file(self._drawn(record, figure, lang, "f")[0])
+        return as_file(self._drawn((record.demo, record.device, figure.name, lang), "f")[0])
 
-    def _drawn(self, record: Record, figure: Figure, lang: str, prefix: str) -> list[str]:
-        key = (record.demo, record.device, figure.name, lang)
+    def _drawn(self, key: tuple[str, str, str, str], prefix: str) -> list[str]:
         own = escape(f"{prefix}{'-'.join(key)}")
-        return [drawn.replace(_FIGURE_IDS, own) for drawn in self.drawings[key]]
+        return [drawn.replace(FIGURE_IDS, own) for drawn in self.drawings[key]]
 
     @cached_property
     def drawings(self) -> Mapping[tuple[str, str, str, str], tuple[str, str]]:
@@ -637,8 +638,8 @@ def bind(library: Library, demos: Path | None = None, cache: Cache = NOTHING_KEP
 def _draw(figure: Figure, lang: str) -> tuple[str, str]:
     from runnable_demos.lab import figures  # noqa: PLC0415 - matplotlib is slow to import
 
-    wide = figures.draw(figure, lang, prefix=_FIGURE_IDS)
-    return wide, figures.draw(figure, lang, prefix=f"{_FIGURE_IDS}-narrow", narrow=True)
+    wide = figures.draw(figure, lang, prefix=FIGURE_IDS)
+    return wide, figures.draw(figure, lang, prefix=f"{FIGURE_IDS}-narrow", narrow=True)
 
 
 def printed(claim: Claim) -> str:

@@ -21,7 +21,9 @@ from generator.documents import program
 from generator.documents.lessons import without_marks
 from generator.edition import documents
 from generator.edition.edition import Edition, input_row, line
+from generator.edition.figure_table import figure_rows, part_rows
 from generator.edition.opening import opening
+from generator.edition.pictures import picture, table_address
 from generator.edition.proportions import parts, percent, told
 from generator.evidence import calc
 from generator.graph import drawing as graph
@@ -40,9 +42,7 @@ from generator.render.html import (
 )
 from generator.render.markup import in_script, policy, template
 from generator.render.plain_text import plain_text
-from runnable_demos.lab.mechanisms import Box, Lanes, Mechanism, Span, Tile, Tiles
-from runnable_demos.lab.metrics import Figure
-from runnable_demos.lab.scales import scale_for
+from runnable_demos.lab.metrics import Figure, Record
 
 ABOUT = words.phrase("home.about")
 NEWEST = 6
@@ -89,10 +89,13 @@ class SiteAddresses:
     address: str
     report_url: str = ""
 
+    def root(self) -> str:
+        """What leads to the top of the site; nothing at the top."""
+        return "../" * self.address.count("/")
+
     def to(self, target: str) -> str:
         """The page at an address from the root."""
-        up = "../" * self.address.count("/")
-        return f"{up}{target}" or "./"
+        return f"{self.root()}{target}" or "./"
 
     def home(self) -> str:
         """The home page."""
@@ -264,7 +267,7 @@ def article(edition: Edition, card: Card, at: Addresses, *, handbook: bool = Fal
             figure = evidence.figure(demo, name, device)
             assert figure is not None  # a fragment asks for none that is not drawn
             record = evidence.records[demo, device]
-            drawing = edition.figure(record, figure, language, at.name(""))
+            drawing = drawn(edition, record, figure, language, at)
             return at.name(figure_anchor(demo, name, device, language)), drawing
 
         return illustrated(localise(html, at), draw)
@@ -280,6 +283,13 @@ def article(edition: Edition, card: Card, at: Addresses, *, handbook: bool = Fal
         figure_anchor=figure_anchor,
         neighbourhood=graph.neighbourhood(card, edition.library, at.card),
     )
+
+
+def drawn(edition: Edition, record: Record, figure: Figure, language: str, at: Addresses) -> Markup:
+    """A figure: images on the site, which has files for them; drawn into a document that stands alone."""
+    if isinstance(at, SiteAddresses):
+        return picture(edition, record, figure, language, at.root())
+    return edition.figure(record, figure, language, at.name(""))
 
 
 def opened(edition: Edition, own: Callable[[str], Addresses], *, handbook: bool = False) -> Markup:
@@ -452,59 +462,6 @@ def _source(edition: Edition, demo: str) -> str:
     return without_marks(text)
 
 
-def figure_rows(figure: Figure) -> list[list[object]]:
-    """A figure's numbers as a table: its x, then one column a series; empty where a series has no point."""
-    places = list(dict.fromkeys(x for series in figure.series for x in series.x))
-    places.sort()
-    lookup = [dict(zip(series.x, series.y, strict=True)) for series in figure.series]
-
-    across = scale_for(places, figure.x.unit, binary=figure.x.scale == "log2")
-    heights = [y for series in figure.series for y in series.y]
-    along = scale_for(heights, figure.y.unit, binary=figure.y.scale == "log2")
-
-    def named(x: float) -> object:
-        return figure.x.categories[int(x)].label if figure.x.categories else across.show(x)
-
-    return [
-        [named(x), *(along.show(points[x]) if x in points else "" for points in lookup)]
-        for x in places[:MOST_ROWS]
-    ]
-
-
-def part_rows(figure: Mechanism) -> list[list[object]]:
-    """What a mechanism is made of, as a table: heads, then a row a part."""
-    numbers = [getattr(part, name) for part in figure.parts for name in figure.NUMBERS]
-    unit = figure.x.unit if isinstance(figure, Lanes) else figure.y.unit
-    scale = scale_for(numbers, unit)
-    told = words.group("parts")
-
-    def row(part: Span | Tile | Box) -> list[object]:
-        kind = figure.label(part.kind)
-        match part:
-            case Span():
-                place = figure.place(figure.y, part.row)
-                return [place, kind, scale.show(part.start), scale.show(part.end), part.label]
-            case Tile():
-                places = figure.place(figure.y, part.row), figure.place(figure.x, part.column)
-                return [*places, kind, ", ".join(part.notes)]
-            case Box():
-                held = [part.start, part.end, part.whole]
-                place = figure.place(figure.x, part.group)
-                return [place, str(part.rank), kind, *map(scale.show, held)]
-
-    if isinstance(figure, Lanes):
-        heads = [figure.y.label, told["kind"], told["start"], told["end"], told["label"]]
-    elif isinstance(figure, Tiles):
-        heads = [figure.y.label, figure.x.label, told["kind"], told["label"]]
-    else:
-        heads = [figure.x.label, told["rank"], told["kind"], *(told[n] for n in figure.NUMBERS)]
-    return [[*heads], *map(row, figure.parts[:MOST_ROWS])]
-
-
-MOST_ROWS = 80
-"""Rows of a figure's table; a timeline has thousands of points, which nobody reads one by one."""
-
-
 def rendered(template_name: str, **values: object) -> Markup:
     """One of the shared templates; an exporter's own page is made this way."""
     return template(template_name, {**_HELPERS, **values})
@@ -514,6 +471,7 @@ _HELPERS: Mapping[str, object] = {
     "answer": answer,
     "card_file": card_file,
     "calculation_anchor": calculation_anchor,
+    "drawn": drawn,
     "fact_anchor": fact_anchor,
     "figure_rows": figure_rows,
     "part_rows": part_rows,
@@ -525,6 +483,7 @@ _HELPERS: Mapping[str, object] = {
     "line": line,
     "localise": localise,
     "report_form": report_form,
+    "table_address": table_address,
     "term_anchor": addresses.term,
     "told": told,
     "quick": QUICK,

@@ -31,7 +31,8 @@ def study_data(edition: Edition) -> dict[str, Any]:
     A number also carries the demo's title (``of``), how it was measured (``how``), the id of its
     row of evidence, the answer as printed in each language (``text``), its ``value`` and
     ``tolerance`` in ``unit``, and the worth of its printed unit (``factor``).
-    ``cards``, ``modules`` and ``paths`` serve the filters; ``successors`` maps ids that cards had to
+    ``cards``, ``modules`` and ``paths`` serve the filters, and the day on which a card's text changed last
+    tells what a reader has answered from another; ``successors`` maps ids that cards had to
     those that they have, so that schedules move; ``units`` maps each spelling of a unit
     to the unit of metrics and its worth, ``multipliers`` words such as 万.
     """
@@ -45,7 +46,12 @@ def study_data(edition: Edition) -> dict[str, Any]:
             for path in edition.library.paths
         ],
         "cards": {
-            card.id: {"title": dict(card.title), "module": card.module, "tags": list(card.tags)}
+            card.id: {
+                "title": dict(card.title),
+                "module": card.module,
+                "tags": list(card.tags),
+                "updated": card.updated.isoformat(),
+            }
             for card in edition.library.cards.values()
         },
         "successors": {

@@ -13,8 +13,12 @@ from urllib.parse import quote, urlsplit
 from generator.cache import Cache
 from generator.cards import addresses
 from generator.cards.model import Card, Module
-from generator.edition import assets, pages
+from generator.edition import assets, pages, pictures
+from generator.edition.card_text import card_texts
+from generator.edition.claims_data import claims_data
 from generator.edition.edition import Edition
+from generator.edition.feed import feed
+from generator.edition.llms import llms
 from generator.edition.pages import Page
 from generator.edition.search_data import search_data
 from generator.edition.study_data import study_data
@@ -28,11 +32,13 @@ _TAUGHT = (f"{addresses.DEMOS}/", f"{addresses.DOCUMENTS}/")
 class Website:
     """The pages by their source path in a builder, and every other file by its address.
 
+    ``texts`` are for programs: Markdown, which a builder must be kept from taking for pages, and what names it.
     ``cache`` is for what a builder makes of a page.
     """
 
     pages: Mapping[str, Page]
     files: Mapping[str, bytes]
+    texts: Mapping[str, bytes]
     cache: Cache
 
     @property
@@ -58,17 +64,25 @@ class Website:
 def website(edition: Edition, site_url: str, report_url: str = "") -> Website:
     """All pages and files of the site, which will stand at ``site_url``."""
     made = {f"{page.address}index.md": page for page in pages.pages(edition, report_url)}
-    return Website(made, dict(_files(edition, site_url, made)), edition.cache)
+    whole = "" if is_local(site_url) else site_url
+    return Website(made, dict(_files(edition, whole, made)), _texts(edition, whole), edition.cache)
 
 
-def _files(edition: Edition, site_url: str, made: Mapping[str, Page]) -> Mapping[str, bytes]:
+def _texts(edition: Edition, site: str) -> Mapping[str, bytes]:
+    return {**dict(card_texts(edition, site)), "llms.txt": llms(edition, site).encode()}
+
+
+def _files(edition: Edition, site: str, made: Mapping[str, Page]) -> Mapping[str, bytes]:
     files: dict[str, bytes] = {
         "search.json": _json(search_data(edition)),
         "study.json": _json(study_data(edition)),
         "favicon.svg": assets.FAVICON.read_bytes(),
         "social.png": edition.cache.get("social card", None, social_card),
-        "robots.txt": _robots(site_url).encode(),
+        "robots.txt": _robots(site).encode(),
+        "claims.json": _json(claims_data(edition, site)),
     }
+    if site:
+        files["feed.xml"] = feed(edition, site)
     files |= assets.bundles()
     for module in edition.library.modules.values():
         if cards := edition.cards_of(module):
@@ -79,6 +93,7 @@ def _files(edition: Edition, site_url: str, made: Mapping[str, Page]) -> Mapping
         page.body for page in made.values() if page.address.startswith(_TAUGHT)
     )
     files[f"vendor/{assets.FONT}"] = font(edition, taught)
+    files |= pictures.files(edition)
     for address, html in pages.redirects(edition):
         files[address] = html.encode()
     return files
@@ -109,10 +124,10 @@ def font(edition: Edition, more: frozenset[str] = frozenset()) -> bytes:
     return edition.cache.get("font", sorted(used), lambda: assets.font(used))
 
 
-def _robots(site_url: str) -> str:
+def _robots(site: str) -> str:
     everyone = "User-agent: *\nAllow: /\n"
-    address = quote(f"{site_url}sitemap.xml", safe=punctuation)  # on one line
-    return everyone if is_local(site_url) else f"{everyone}Sitemap: {address}\n"
+    address = quote(f"{site}sitemap.xml", safe=punctuation)  # on one line
+    return f"{everyone}Sitemap: {address}\n" if site else everyone
 
 
 def is_local(address: str) -> bool:

@@ -88,7 +88,7 @@ def make(edition: Edition) -> str:
         font=base64.b64encode(font(edition)).decode(),
         policy=policy([early, *scripts], alone=True),
         early=early,
-        styles=vouched("\n".join(path.read_text(encoding="utf-8") for path in styles), "ours"),
+        styles=vouched("\n".join(assets.style(path) for path in styles), "ours"),
         graph=graph.graph_page(edition.graph, edition.library, HandbookAddresses().card),
         at=HandbookAddresses(),
         handbook=True,

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from string import punctuation
-from urllib.parse import quote
 
 import yaml
 
@@ -70,6 +68,8 @@ from generator.render.obsidian import (
     link,
     paragraph,
     row,
+    titled,
+    url,
     value,
     wikilink,
     with_block_id,
@@ -322,7 +322,7 @@ class _CardNote:
         if self.card.sources:
             yield f"## {on_one_line(words.phrase('card.sources'))}"
             yield "\n".join(
-                f"- [{escaped(source.title)}](<{_url(source.url)}>), {escaped(source.where)}"
+                f"- [{escaped(source.title)}](<{url(source.url)}>), {escaped(source.where)}"
                 for source in self.card.sources.values()
             )
 
@@ -410,7 +410,7 @@ def _facts(facts: Iterable[PublicFact]) -> str:
             [
                 escaped(fact.shown, table=True),
                 _cell(fact_about(fact)) + (f"<br>{_derivation(fact)}" if fact.derived else ""),
-                f"[{escaped(fact.source.title, table=True)}](<{_url(fact.source.url)}>), "
+                f"[{escaped(fact.source.title, table=True)}](<{url(fact.source.url)}>), "
                 f"{escaped(fact.source.where, table=True)} ({_opened(fact)})",
                 fact.as_of.isoformat(),
             ]
@@ -499,13 +499,13 @@ class _LinkWriter:
             case Citation():
                 source = self.card.sources[found.source]
                 title = f"{source.title}, {found.where or source.where}"
-                shown = _titled(label, source.url, title, table)
+                shown = titled(label, source.url, title, table=table)
             case Given():
                 shown = label
             case Awaited():
                 shown = self._awaited(found, label, table)
             case WebLink():
-                shown = f"[{label}](<{_url(found.url)}>)"
+                shown = f"[{label}](<{url(found.url)}>)"
         return shown
 
     def _awaited(self, found: Awaited, label: str, table: bool) -> str:
@@ -517,7 +517,7 @@ class _LinkWriter:
         fact = self.edition.fact(found)
         if fact is None:
             return label + STATE_MARKS["stale"]
-        return _titled(label, fact.source.url, fact_title(fact)[self.lang], table)
+        return titled(label, fact.source.url, fact_title(fact)[self.lang], table=table)
 
     def _number(self, found: Claim | Param | Calc, label: str, table: bool) -> str:
         """A number that leads to its proof in the same note."""
@@ -546,17 +546,6 @@ class _LinkWriter:
             return label
         block = f"#^{addresses.block(found.anchor, self.lang)}" if found.anchor else ""
         return link(found.card, block, label, table=table)
-
-
-def _titled(label: str, address: str, title: str, table: bool) -> str:
-    """A link to a place in a work, which its title names."""
-    shown = escaped(title.replace('"', "'"), table=table)
-    return f'[{label}](<{_url(address)}> "{shown}")'
-
-
-def _url(address: str) -> str:
-    """An address that ends where its brackets end, also in a cell of a table."""
-    return quote(address, safe="".join(set(punctuation) - set('\\<>|`"')))
 
 
 # --- other notes ---------------------------------------------------------------------------------

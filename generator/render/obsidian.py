@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from string import punctuation
+from urllib.parse import quote
 
 from markdown_it.token import Token
 from pygments.lexers import find_lexer_class_by_name
@@ -28,7 +30,7 @@ _SPECIAL = re.compile(
     r"[\\`*\[\]<$#^]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|=(?==)|%(?=%)|(?<=:):"  # k:: v is a field
 )
 _ENTITY = re.compile(r"&(?=#?\w+;)")
-_JOINER = "\u2060"
+JOINER = "\u2060"
 """Takes no room, and keeps the characters beside it from being read as one mark."""
 _RUN_INLINE = re.compile(r"\s*\$?=")
 _RUN_IN_TEXT = re.compile(rf"`(?={_RUN_INLINE.pattern})")
@@ -66,12 +68,12 @@ def paragraph(text: str) -> str:
 
 def value(text: str) -> str:
     """Text as a property, which a table of Dataview shows as Markdown."""
-    return _RUN_IN_TEXT.sub(rf"\g<0>{_JOINER}", text)
+    return _RUN_IN_TEXT.sub(rf"\g<0>{JOINER}", text)
 
 
 def inert(note: str) -> str:
     """A whole note without the one mark that a plugin looks for everywhere, even in code."""
-    return note.replace("<%", f"<{_JOINER}%")
+    return note.replace("<%", f"<{JOINER}%")
 
 
 def link(note: str, anchor: str, label: str, *, table: bool = False) -> str:
@@ -87,6 +89,17 @@ def wikilink(target: str, label: str, *, table: bool = False) -> str:
     label = " ".join(re.sub(r"[\[\]|]", " ", label).split())
     bar = "\\|" if table else "|"
     return f"[[{target}{bar}{label}]]"
+
+
+def titled(label: str, address: str, title: str = "", *, table: bool = False) -> str:
+    """A link out of the document, whose title says what stands there; ``label`` is Markdown already."""
+    shown = escaped(title.replace('"', "'"), table=table)
+    return f"[{label}](<{url(address)}>" + (f' "{shown}")' if title else ")")
+
+
+def url(address: str) -> str:
+    """An address that ends where its brackets end, also in a cell of a table."""
+    return quote(address, safe="".join(set(punctuation) - set('\\<>|`"')))
 
 
 def callout(kind: str, title: str, body: str, *, folded: bool = False) -> str:
@@ -200,7 +213,7 @@ class Writer:
             tight = tight and all(each.hidden for each in content if each.type == "paragraph_open")
             first, *rest = self._blocks(content) or [""]
             if name := inner[index].meta.get("item"):
-                first += f" ^{self.name(name)}"
+                first += self._named(name)
             mark = marker(len(items))
             # A list within a tight one follows at once: a blank line would loosen both.
             text = first + "".join(
@@ -209,6 +222,10 @@ class Writer:
             items.append(_prefixed(text, " " * len(mark), first=mark))
             index = end + 1
         return ("\n" if tight else "\n\n").join(items)
+
+    def _named(self, item: str) -> str:
+        """What makes a pitfall a place that links lead to."""
+        return f" ^{self.name(item)}"
 
     def _table(self, _: Token, inner: Sequence[Token]) -> str:
         rows: list[list[str]] = []
@@ -309,7 +326,7 @@ def _is_code(language: str) -> bool:
 
 def _code(content: str, table: bool) -> str:
     if _RUN_INLINE.match(content):
-        content = _JOINER + content
+        content = JOINER + content
     longest = max((len(run) for run in _TICKS.findall(content)), default=0)
     marks = "`" * (longest + 1)
     padding = " " if content.startswith("`") or content.endswith("`") else ""

@@ -172,23 +172,24 @@
     return answer.json();
   }
 
-  /** @type {Record<string, Promise<any>>} */
+  /** @type {Record<string, Promise<unknown>>} */
   const loading = {};
+  /** @type {Core["script"]} */
+  function script(name) {
+    loading[name] ||= new Promise((onload, failed) => {
+      const onerror = () => failed(new Error(name + ".js did not load"));
+      document.head.append(element("script", { src: new URL(name + ".js", base).href, onload, onerror }));
+    });
+    loading[name].catch(() => delete loading[name]); // once more when it is wanted again
+    return loading[name];
+  }
   /**
-   * @param {string} file
+   * @param {string} name
    * @param {"MiniSearch" | "FSRS"} global
    */
-  function library(file, global) {
-    if (window[global]) return Promise.resolve(window[global]);
-    loading[file] ||= new Promise((done, failed) => {
-      const script = element("script", {
-        src: new URL("vendor/" + file, base).href,
-        onload: () => done(window[global]),
-        onerror: () => failed(new Error(file + " did not load")),
-      });
-      document.head.append(script);
-    });
-    return loading[file];
+  async function library(name, global) {
+    if (!window[global]) await script("vendor/" + name);
+    return window[global];
   }
 
   /** @type {Core} */
@@ -219,6 +220,7 @@
     place,
     target,
     data,
+    script,
     library: /** @type {Core["library"]} */ (library),
   };
   Object.assign(window.pd, core);

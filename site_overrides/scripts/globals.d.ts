@@ -117,8 +117,10 @@ interface Core {
   data(name: "search"): Promise<SearchData>;
   data(name: "study"): Promise<StudyData>;
   data(name: `${string}/cards`): Promise<ModuleContents>;
-  library(file: string, global: "MiniSearch"): Promise<MiniSearchClass>;
-  library(file: string, global: "FSRS"): Promise<Fsrs>;
+  /** Have a script of the site run, once; the handbook has none. */
+  script(name: string): Promise<unknown>;
+  library(name: string, global: "MiniSearch"): Promise<MiniSearchClass>;
+  library(name: string, global: "FSRS"): Promise<Fsrs>;
 }
 
 // --- data of the edition ---------------------------------------------------------------------------
@@ -183,7 +185,7 @@ interface StudyNumber extends StudyItem {
 interface StudyData {
   modules: Named[];
   paths: (Named & { cards: string[] })[];
-  cards: Record<string, { title: Bilingual; module: string; tags: string[] }>;
+  cards: Record<string, { title: Bilingual; module: string; tags: string[]; updated: string }>;
   successors: Record<string, string>;
   items: (StudyItem | StudyNumber)[];
   units: Record<string, [unit: string, worth: number]>;
@@ -302,6 +304,12 @@ interface Proofdeck extends Core {
   /** The value of the `lang` attribute for each language. */
   htmlLang: Record<Lang, string>;
   phrases: Partial<Record<Key, Bilingual>>;
+  search: {
+    /** Look for something at once where a query is given. */
+    open(query?: string): void;
+    /** Light the words that a search has led to, in the place behind "#" and the language where they stand. */
+    light(query: string, anchor: string, lang: string | null): void;
+  };
   /** What was read, by card. */
   reading(): Record<string, ReadingState>;
   way: {

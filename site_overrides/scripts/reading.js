@@ -6,14 +6,18 @@
 
   // --- what is kept ----------------------------------------------------------------------------------
 
-  /** How far the reader is with a card; `opened` is a day. @typedef {{ opened?: string, known?: boolean }} State */
+  /**
+   * How far the reader is with a card: the day on which it was opened first, and of the text that was read the day on
+   * which it had changed last, which those who have read before do not have.
+   * @typedef {{ opened?: string, text?: string, known?: boolean }} State
+   */
 
   /** @param {unknown} value */
   const day = (value) => (typeof value === "string" && /^\d{4}-\d\d-\d\d$/.test(value) ? value : undefined);
   /** @param {unknown} value @returns {State | undefined} */
   function sound(value) {
     if (!store.isObject(value)) return undefined;
-    return { opened: day(value.opened), known: value.known === true };
+    return { opened: day(value.opened), text: day(value.text), known: value.known === true };
   }
 
   /** What storage would not take holds for this page. @type {Record<string, State>} */
@@ -46,6 +50,18 @@
     if (former && !states[id]) note(id, states[former]);
   }
 
+  /** As of which day a reader knows the text of a card. @param {State} state */
+  const readAs = ({ text, opened }) => text || opened;
+  /**
+   * Whether a text has changed since it was read; days in this form are in order as text, too.
+   * @param {State | undefined} state
+   * @param {string | undefined} updated
+   */
+  function isChanged(state, updated) {
+    const known = state && readAs(state);
+    return Boolean(known && updated && known < updated);
+  }
+
   // --- every link or row that names a card says how far the reader is with it -------------------------
 
   /** @param {HTMLElement} place */
@@ -60,17 +76,24 @@
     for (const place of all("a[data-card], tr[data-card], li[data-card]")) {
       const state = states[place.dataset.card || ""];
       const sign = place.querySelector(":scope .pd-state");
-      if (state) show(state, sign || addSign(place));
+      if (state) show(state, place.dataset.updated, sign || addSign(place));
       else sign?.remove();
     }
   }
   /**
    * @param {State} state
+   * @param {string | undefined} updated
    * @param {Element} sign
    */
-  function show(state, sign) {
-    sign.textContent = state.known ? "✓" : "◐";
-    sign.setAttribute("aria-label", state.known ? words("reading.known") : words("reading.opened"));
+  function show(state, updated, sign) {
+    /** @type {[mark: string, name: Key]} */
+    const [mark, name] = isChanged(state, updated)
+      ? ["↻", "reading.changed"]
+      : state.known
+        ? ["✓", "reading.known"]
+        : ["◐", "reading.opened"];
+    sign.textContent = mark;
+    sign.setAttribute("aria-label", words(name));
   }
 
   // --- a card's own mark -----------------------------------------------------------------------------
@@ -98,6 +121,19 @@
     end?.after(element("p", { class: "pd-mark-line" }, button, " ", notKept));
   }
 
+  /**
+   * Say at a card's head that its text is another than the one that was read.
+   * @param {HTMLElement} card
+   * @param {string} id
+   */
+  function tellChange(card, id) {
+    const { updated = "" } = card.dataset;
+    const state = read()[id];
+    if (!isChanged(state, updated)) return;
+    const text = say("reading.changed_on", { day: updated, before: readAs(state) || "" });
+    card.querySelector(".pd-head")?.append(element("p", { class: "pd-changed" }, text));
+  }
+
   // Opened is a card of which the insights, or what stands for them, came into view.
   /**
    * @param {HTMLElement} card
@@ -107,7 +143,8 @@
     const seen = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       seen.disconnect();
-      if (!read()[id]) note(id, { opened: new Date().toISOString().slice(0, 10) });
+      const { opened = new Date().toISOString().slice(0, 10), text } = read()[id] || {};
+      if (text !== card.dataset.updated) note(id, { opened, text: card.dataset.updated });
     });
     seen.observe(card.querySelector('[data-section="insights"]') || card);
   }
@@ -115,6 +152,7 @@
   for (const card of all("article.pd-card[data-card]")) {
     const { card: id = "" } = card.dataset;
     addButton(card, id);
+    tellChange(card, id);
     watch(card, id);
   }
   store.follow("reading", mark);

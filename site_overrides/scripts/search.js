@@ -5,8 +5,8 @@
 // A word of the glossary is looked for as whatever else it is called, too.
 (function () {
   "use strict";
-  const { all, around, handbook, set, element, say, words, languages, htmlLang } = window.pd;
-  const { key, anchor, address, place, data, library, announce } = window.pd;
+  const { all, handbook, set, element, say, words, languages, htmlLang } = window.pd;
+  const { anchor, address, data, library, announce } = window.pd;
 
   /** @typedef {Pick<SearchCard, "module" | "difficulty" | "tags" | "proof">} Facts */
   /** The data, indexed; of each part the heading and the text in one spelling. */
@@ -71,7 +71,7 @@
   /** @type {Promise<Index> | undefined} */
   let ready;
   function load() {
-    ready ||= Promise.all([data("search"), library("minisearch.js", "MiniSearch")]).then(indexOf);
+    ready ||= Promise.all([data("search"), library("minisearch", "MiniSearch")]).then(indexOf);
     return ready;
   }
 
@@ -565,21 +565,5 @@
     update();
   }
 
-  key(["/", "s", "f"], "single_keys.search", () => void open());
-  document.addEventListener("click", (event) => {
-    const button = around(event.target, '[data-pd-open="search"]');
-    if (button) open(button.dataset.pdQuery);
-  });
-
-  // --- arrival from a result --------------------------------------------------------------------------
-
-  const arrived = new URLSearchParams(location.search);
-  const sought = arrived.get("q");
-  if (sought && document.querySelector(".pd-card")) {
-    light(sought, place(), arrived.get("in"));
-    const clean = new URL(location.href);
-    clean.searchParams.delete("q");
-    clean.searchParams.delete("in");
-    history.replaceState(null, "", clean);
-  }
+  window.pd.search = { open, light };
 })();

@@ -135,8 +135,13 @@
     const answer = await fetch(address(id));
     if (!answer.ok) throw new Error(String(answer.status));
     const read = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const link of all("a[href]", read, Element)) {
-      link.setAttribute("href", new URL(link.getAttribute("href") || "", address(id)).href);
+    for (const [selector, name] of [
+      ["a[href]", "href"],
+      ["img[src]", "src"],
+    ]) {
+      for (const each of all(selector, read, Element)) {
+        each.setAttribute(name, new URL(each.getAttribute(name) || "", address(id)).href);
+      }
     }
     return read;
   }
@@ -217,6 +222,13 @@
   function button(label, act, attributes = {}) {
     return element("button", { type: "button", class: "pd-button", onclick: act, ...attributes }, label);
   }
+  /** That the text of an item's card has changed since it was answered last. @param {Item} item */
+  function changed(item) {
+    const { updated } = base.cards[item.card];
+    const answered = progress.of(item.id)?.last_review.slice(0, updated.length);
+    if (!answered || answered >= updated) return undefined;
+    return element("small", { class: "pd-changed" }, say("study.changed", { day: updated }));
+  }
   /** The button that Space presses. @param {HTMLElement[]} label @param {() => unknown} act */
   function primary(label, act, more = "") {
     return button([...label, " ", element("kbd", {}, "␣")], act, { class: `pd-button pd-primary${more}` });
@@ -238,7 +250,14 @@
       button(say("study.end"), finish),
     );
     const link = element("a", { href: address(item.card) }, say(title));
-    const about = element("p", { class: "pd-sheet-about" }, say(`item_kinds.${item.kind}`), " — ", link);
+    const about = element(
+      "p",
+      { class: "pd-sheet-about" },
+      say(`item_kinds.${item.kind}`),
+      " — ",
+      link,
+      changed(item),
+    );
     return element("section", { class: "pd-sheet pd-card" }, head, about, ...faces);
   }
 
@@ -451,7 +470,7 @@
     const link = element("a", { href: address(item.card) }, say(title));
     const ask = element("span", {}, say(item.ask));
     const when = dueAt(item) <= now ? say("study.now") : wait(dueAt(item), now);
-    return element("li", {}, link, " ", ask, " ", element("small", {}, when));
+    return element("li", {}, link, " ", ask, " ", element("small", {}, when), changed(item));
   }
 
   let refresh = () => {}; // what the overview counts
@@ -689,7 +708,7 @@
     let fsrs;
     tell(say("common.loading"));
     try {
-      [base, fsrs] = await Promise.all([data("study"), library("ts-fsrs.js", "FSRS")]);
+      [base, fsrs] = await Promise.all([data("study"), library("ts-fsrs", "FSRS")]);
     } catch {
       tell(say("study.failed"));
       return;

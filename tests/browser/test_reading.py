@@ -297,3 +297,35 @@ def test_nothing_breaks_without_storage(visit: Open) -> None:
     page.reload()
     page.keyboard.press("l")
     assert page.locator("html").get_attribute("data-pd-mode") == "en"
+
+
+def test_a_card_that_changed_since_it_was_read_says_so(visit: Open) -> None:
+    """At its head and where it is listed, with both days; once its new text is read it is as any other."""
+    page = visit("cards/lora-memory/", mode="en")
+    updated = page.locator("article.pd-card").get_attribute("data-updated") or ""
+    listed = '.pd-chip[data-card="lora-memory"] .pd-state'
+    for state, told in (
+        ({"opened": "2020-01-02"}, "2020-01-02"),  # as it was kept before texts had days
+        ({"opened": "2020-01-02", "text": "2021-03-04", "known": True}, "2021-03-04"),
+        ({"opened": updated}, ""),
+        ({"opened": "2020-01-02", "text": updated}, ""),
+        ({"known": True}, ""),
+    ):
+        keep = "(state) => localStorage.setItem('proofdeck.reading', JSON.stringify({'lora-memory': state}))"
+        page.evaluate(keep, state)
+        page.goto(page.url.replace("/lora-memory/", "/saved-tensors/"))
+        sign = page.locator(listed).first
+        assert (sign.text_content() == "↻") == bool(told), state
+        page.goto(page.url.replace("/saved-tensors/", "/lora-memory/"))
+        said = page.locator(".pd-head .pd-changed")
+        assert said.count() == bool(told), state
+        if told:
+            assert updated in said.inner_text()
+            assert told in said.inner_text()
+    page.locator('[data-section="insights"]').scroll_into_view_if_needed()
+    page.wait_for_function(
+        "(day) => JSON.parse(localStorage['proofdeck.reading'])['lora-memory'].text === day",
+        arg=updated,
+    )
+    page.reload()
+    assert page.locator(".pd-changed").count() == 0

@@ -143,8 +143,8 @@ def test_a_mechanism_is_drawn_for_both_screens(edition: Edition) -> None:
     for lang in ("zh", "en"):
         start = page.index(f'id="fig-float_sums-error-{lang}"')
         drawn = page[start : page.index("</figure>", start)]
-        assert re.findall(r'<svg[^>]* width="(\d+)"', drawn) == ["720", "300"]
-        assert drawn.count('<div class="pd-drawings">') == 1
+        assert re.findall(r'<img[^>]* width="(\d+)"', drawn) == ["720", "300"]
+        assert drawn.count('<div class="pd-drawings" role="img" aria-label="') == 1
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     assert page.count("<td>F1</td>") == 4

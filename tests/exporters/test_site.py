@@ -324,7 +324,9 @@ def test_a_figure_in_the_text_stands_once(trees: dict[str, Element]) -> None:
         f"fig-float_sums-error-{lang}" for lang in ("zh", "en")
     ]
     for figure, half in zip(figures, ("zh-Hans", "en"), strict=True):
-        assert [svg["lang"] for svg in figure.all("svg")] == [half, half], "wide and narrow"
+        images = [posixpath.basename(each["src"]) for each in figure.all("img")]
+        lang = half.partition("-")[0]
+        assert images == [f"float_sums-cpu-error-{lang}{room}.svg" for room in ("", "-narrow")]
         assert figure.all("figcaption")[0].all("a")[0]["data-verdict"] == "proven"
     placed = page.all("details", class_="pd-demo")[0].all("div", class_="pd-placed")[0]
     assert [a["href"] for a in placed.all("a")] == [f"#{each['id']}" for each in figures]
