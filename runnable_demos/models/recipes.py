@@ -44,10 +44,8 @@ class Trainer:
         self.device = device
         self.model = build(size, device)
         self.weights: list[Tensor] = list(self.model.parameters())
-        for w in self.weights:
-            w.data = w.data.to(
-                recipe.weights
-            )  # ``Module.to`` swaps tensors, which fake ones refuse
+        for w in self.weights:  # ``Module.to`` would swap tensors, which fake ones refuse
+            w.data = w.data.to(recipe.weights)
         self.masters = [w.detach().float() for w in self.weights] if recipe.master else []
         stepped = self.masters or self.weights
         # With 16-bit gradients alone the update goes tensor by tensor, as a fused kernel would.
