@@ -181,6 +181,18 @@ def test_the_documentation_is_that_of_the_rules() -> None:
     ) == checks.documented()
 
 
+def test_the_chinese_documentation_has_the_same_rules() -> None:
+    """``docs/checks.zh.md``, which people write, names each rule once with its severity, in the same order."""
+    severities = {"错误": "error", "警告": "warning"}
+    rows = re.compile(r"^\| `([\w-]+)` \| (\w+) \|", re.MULTILINE)
+    english, chinese = (
+        rows.findall((HERE.parent / "docs" / f"checks.{lang}.md").read_text(encoding="utf-8"))
+        for lang in ("en", "zh")
+    )
+    assert len(english) > 40
+    assert [(code, severities[word]) for code, word in chinese] == english
+
+
 SILENT = 'silenced: {%s: "the phrase is quoted, and the card is about it"}'
 
 
