@@ -83,7 +83,7 @@ def _fork(
     """Another process that does a share of the work, and where it is heard from."""
     context = get_context("fork")
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(there, work, share), daemon=daemon)
+    process = context.Process(target=_send, args=(here, there, work, share), daemon=daemon)
     process.start()
     there.close()
     return here, process
@@ -98,11 +98,17 @@ def _received(here: connection.Connection) -> list[Any] | None:
     return found
 
 
-def _send(there: connection.Connection, work: Callable[[T], R], share: Sequence[T]) -> None:
+def _send(
+    here: connection.Connection,
+    there: connection.Connection,
+    work: Callable[[T], R],
+    share: Sequence[T],
+) -> None:
     """What another process does: its share, without a word where it fails.
 
     It ends at once, as what this process would do at its end is not the other's to do.
     """
+    here.close()  # else, with nobody left who reads, it would wait for itself to do so
     try:
         there.send([work(thing) for thing in share])
     finally:

@@ -179,6 +179,23 @@ def test_when_a_job_fails_no_other_runs_on() -> None:
     assert said.splitlines() == ["division by zero", "ended"]
 
 
+def test_who_is_no_longer_heard_ends() -> None:
+    """What has made more than a pipe holds does not wait for ever for a process that was killed."""
+    said = alone("""
+        import signal, time
+        def work(n):
+            if os.getppid() == me:  # the share of the process that is killed
+                time.sleep(1)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return b"x" * 2**20
+        me = os.getpid()
+        if os.fork() == 0:
+            workers.spread(work, range(100))
+        print("killed" if os.WIFSIGNALED(os.wait()[1]) else "not killed")
+    """)  # returns when nobody holds its output any more
+    assert said.split() == ["killed"]
+
+
 def test_jobs_follow_each_other_where_nothing_can_be_forked() -> None:
     """With one core, each job is done here, in their order."""
     said = alone("""
