@@ -18,9 +18,11 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._pytree import tree_leaves
 
 from runnable_demos.lab import ranks
 from runnable_demos.lab.measure import LiveMemory, _storages
@@ -150,8 +152,10 @@ def audited() -> Iterator[list[Reading]]:
         window.results.append(returned)
         with torch._C._profiler._RecordFunctionFast(OPERATION):
             out = own["__torch_dispatch__"](live, *arguments)
+        # A tangent that is all zeros has no memory, and asked for its address it raises.
+        held = [x for x in tree_leaves(out) if isinstance(x, Tensor) and not x._is_zerotensor()]
         returned |= {
-            storage.data_ptr() for storage in _storages(out) if storage.device.type == "cpu"
+            storage.data_ptr() for storage in _storages(held) if storage.device.type == "cpu"
         }
         return out
 
