@@ -1,23 +1,6 @@
 """From how many tokens on do activations take more memory than parameters?
 
-The question
-    Activations grow with the tokens of a micro-batch, parameters do not. Where do they meet, and
-    does that depend on the depth of the model?
-
-The model
-    ``L`` equal layers with ``n`` parameters each, at ``p`` bytes a parameter (2 for bf16 weights,
-    16 with gradients and AdamW's fp32 state), against ``L`` layers that save ``c`` bytes a token:
-
-        L c T = p L n,   so   T = p n / c.
-
-    ``L`` cancels. For GPT n ≈ 12h² and c = 34h, so T ≈ 6ph/17: proportional to the width.
-
-The measurement
-    Saved bytes and parameters are read off the blocks of the other demos, on fake tensors, and the
-    smallest T at which the first are at least the second is found by bisection.
-
-The result
-    A few thousand tokens for the weights, some twenty thousand for all states; the same at any depth.
+The lesson is ``lessons/activation_threshold.en.md`` (中文: ``lessons/activation_threshold.zh.md``).
 """
 
 from __future__ import annotations
@@ -143,6 +126,7 @@ def crossing(activations: Callable[[int], int], limit: int) -> int:
 
     Interpolates between a number that is too small and one that is not, and halves in between.
     """
+    # --8<-- [start:crossing]
     low, high = 0, 1
     at_low, at_high = 0, activations(1)
     while at_high < limit:
@@ -160,6 +144,7 @@ def crossing(activations: Callable[[int], int], limit: int) -> int:
         else:
             high, at_high = guess, found
         halve = not halve and high - low > 4
+    # --8<-- [end:crossing]
     return high
 
 
@@ -210,6 +195,7 @@ def model_activations(size: llama.Size, tokens: int, checkpointed: bool) -> int:
     Run with one and with two layers: each further one adds the same.
     """
 
+    # --8<-- [start:saved]
     def saved(layers: int) -> int:
         with fake():
             model = llama.Llama(replace(size, L=layers), checkpointed=checkpointed)
@@ -220,6 +206,7 @@ def model_activations(size: llama.Size, tokens: int, checkpointed: bool) -> int:
 
     one, two = saved(1), saved(2)
     return one + (size.L - 1) * (two - one)
+    # --8<-- [end:saved]
 
 
 def draw(size: llama.Size, total: int, found: Findings) -> None:

@@ -1,22 +1,6 @@
 """What does Adafactor remember instead of Adam's second moment, and when is nothing lost?
 
-The question
-    Adam keeps a second moment V for each weight of an n × m matrix: nm numbers. Adafactor keeps its row means R
-    (n numbers) and its column means C (m numbers) and rebuilds
-
-        V̂ = R Cᵀ / mean(R)
-
-The model
-    V̂ is the rank-one matrix with the row and column sums of V. It equals V where V has rank one,
-    V_ij = r_i c_j, and else it smears: for V = I every entry of V̂ is 1/n, on the diagonal and off it.
-
-The measurement
-    The state is PyTorch's own (``torch.optim.Adafactor``), after one step. From it V̂ is rebuilt and compared with
-    the squared gradient, which after the first step is what V is.
-    A vector is not factored: it keeps one number a weight.
-    The step needs scratch besides, read as the live peak of a third step over several matrices.
-    And it has a floor: PyTorch takes the epsilon of the weights' dtype for the smallest mean of V. Rows whose
-    gradients differ eightfold should take equal steps; below the floor they do not.
+The lesson is ``lessons/adafactor.en.md`` (中文: ``lessons/adafactor.zh.md``).
 """
 
 from __future__ import annotations
@@ -171,18 +155,22 @@ PRESETS = {"small": Config(side=64, stretch=8), "full": Config()}
 
 def state_after_one_step(gradient: Tensor) -> dict[str, Tensor]:
     """Adafactor's state for one weight of the gradient's shape, without the step counter."""
+    # --8<-- [start:state]
     weight = nn.Parameter(torch.zeros_like(gradient))
     weight.grad = gradient.clone()
     optimizer = optim.Adafactor([weight])
     optimizer.step()
     return {name: t for name, t in optimizer.state[weight].items() if name != "step"}
+    # --8<-- [end:state]
 
 
 def rebuilt(state: dict[str, Tensor]) -> Tensor:
     """V̂ = R Cᵀ / mean(R): ``(n, 1)`` and ``(1, m)`` to ``(n, m)``."""
+    # --8<-- [start:rebuild]
     rows, columns = state["row_var"], state["col_var"]
     estimate: Tensor = (rows @ columns) / rows.mean()
     return estimate
+    # --8<-- [end:rebuild]
 
 
 def transient(side: int, matrices: int, device: str) -> float:
@@ -193,9 +181,11 @@ def transient(side: int, matrices: int, device: str) -> float:
     optimizer = optim.Adafactor(weights)
     for _ in range(2):
         optimizer.step()
+    # --8<-- [start:transient]
     with LiveMemory() as live:
         optimizer.step()
     return live.peak / weights[0].nbytes
+    # --8<-- [end:transient]
 
 
 def row_ratio(
@@ -207,10 +197,12 @@ def row_ratio(
     """First steps of two kinds of rows, whose gradients differ eightfold; ``eps`` is PyTorch's default."""
     n = 64
     weight = nn.Parameter(torch.zeros(n, n, dtype=dtype, device=device))
+    # --8<-- [start:floor]
     weight.grad = torch.full_like(weight, smaller)
     weight.grad[1::2] *= 8
     optim.Adafactor([weight], eps=eps).step()
     return (weight[1, 0] / weight[0, 0]).item()
+    # --8<-- [end:floor]
 
 
 def refuses_shards() -> bool:

@@ -1,23 +1,6 @@
 """What does Adam keep when its states are 8-bit, and why are they scaled block by block?
 
-The question
-    8-bit Adam stores m and v as one byte each. The bytes mean nothing without a scale, so how many bytes a parameter
-    is that in all? And why one scale for each block, when one for the tensor would cost nothing?
-
-The model
-    A block of B values is divided by its largest magnitude N, and each quotient becomes the nearest of 256 codes q:
-
-        code_i = argmin_j |q_j − x_i / N|,   N = max_{i in block} |x_i|
-
-    The codes are dynamic: their spacing follows the magnitude, from 10⁻⁷ to 1. A value far below its N falls
-    where codes are sparse, so one outlier spoils the precision of all that share its scale.
-    Memory: 1 byte for m, 1 for v, and an fp32 scale for each block of each: 2 + 8/B bytes a parameter.
-
-The measurement
-    States are those of bitsandbytes after a step. The quantiser is written out here, never errs more than
-    the one in bitsandbytes, and is run with blocks and with one scale for all.
-    Two biases are read off bitsandbytes over many steps: a v whose gradient has ended, in a block whose largest
-    value stays, and an m of a block whose largest magnitude is negative.
+The lesson is ``lessons/adam_8bit.en.md`` (中文: ``lessons/adam_8bit.zh.md``).
 """
 
 from __future__ import annotations
@@ -182,6 +165,7 @@ def stale_second_moment(beta: float, config: Config, *, packed: bool) -> float:
     weight = nn.Parameter(torch.zeros(SMALLEST_8BIT, device=config.device))
     kind = Adam8bit if packed else optim.Adam
     optimizer: optim.Optimizer = kind([weight], lr=0.0, betas=(0.9, beta))
+    # --8<-- [start:stale]
     weight.grad = torch.full_like(weight, 0.5)
     weight.grad[::STATE_BLOCK] = 1
     optimizer.step()
@@ -191,6 +175,7 @@ def stale_second_moment(beta: float, config: Config, *, packed: bool) -> float:
     for _ in range(1000):
         optimizer.step()
     return second_value(optimizer.state[weight], "2" if packed else "") / before
+    # --8<-- [end:stale]
 
 
 def steady_first_moment(gradient: float, config: Config) -> float:
@@ -218,10 +203,12 @@ def quantize(x: Tensor, codes: Tensor, block: int) -> tuple[Tensor, Tensor]:
 
     ``x``: (n,) with n a multiple of ``block``; ``codes``: (256,) ascending. Returns (n/block, block) and (n/block, 1).
     """
+    # --8<-- [start:quantize]
     blocks = x.view(-1, block)
     scale = blocks.abs().amax(dim=1, keepdim=True)
     between = (codes[1:] + codes[:-1]) / 2
     return torch.bucketize(blocks / scale, between), scale
+    # --8<-- [end:quantize]
 
 
 def restore(index: Tensor, scale: Tensor, codes: Tensor) -> Tensor:
@@ -248,10 +235,12 @@ class Draw:
 
 def quantize_both(x: Tensor, codes: Tensor, block: int) -> Draw:
     """``x``: (n,), with its outlier in front, in blocks and as a whole."""
+    # --8<-- [start:both]
     stored = [quantize(x, codes, size) for size in (block, x.numel())]
     # The outlier itself is the scale of its block and exact in both.
     by_block, by_tensor = ((restore(*each, codes) - x).abs() for each in stored)
     used_by_block, used_by_tensor = (index.unique().numel() for index, _ in stored)
+    # --8<-- [end:both]
     return Draw(
         by_block[1:].mean().item(),
         by_tensor[1:].mean().item(),

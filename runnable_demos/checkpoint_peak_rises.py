@@ -1,27 +1,6 @@
 """Checkpoints are on, and the peak has not fallen, or has even risen. Why?
 
-The question
-    A checkpoint drops what autograd would save inside, keeps its arguments, and makes the inside
-    anew. Where does that keep or make more than it spares?
-
-The model
-    In units of one layer's output, ``L`` layers that add b each without a checkpoint:
-
-        a heavy boundary       b = 1/2, a checkpoint a layer: L kept where L/2 were saved
-        references outside     outputs that the caller holds stay, and are made once more
-        large arguments        what an addition never saves is kept as a checkpoint's argument
-        a remainder            checkpoint_sequential gives its last chunk what does not divide,
-                               and leaves that chunk without a checkpoint
-
-    Two more leave the peak where it is: a backward that is itself differentiated keeps what it
-    rebuilt, and a peak that consists of logits has no activations of layers to give.
-
-The measurement
-    Live peaks of real steps, three each: without checkpoints, with them, and fixed.
-
-The result
-    The first three go above the peak without checkpoints, a remainder comes back up to it, and
-    every fix is far below.
+The lesson is ``lessons/checkpoint_peak_rises.en.md`` (中文: ``lessons/checkpoint_peak_rises.zh.md``).
 """
 
 from __future__ import annotations
@@ -172,11 +151,13 @@ class Origins(LiveMemory):
     begun = False
 
     def _follow(self, tree: object, known: Container[int] = ()) -> None:
+        # --8<-- [start:origins]
         self.begun |= not torch.is_grad_enabled()
         super()._follow(tree, known)
 
     def _add(self, storage: UntypedStorage, category: Category) -> None:
         super()._add(storage, "inputs" if self.begun and category == "activations" else category)
+        # --8<-- [end:origins]
 
     def at_peak_by_origin(self) -> dict[str, int]:
         """The bytes at the peak: left by the forward, rebuilt, gradients in flight."""
@@ -262,6 +243,7 @@ def held_outside(config: Config, watch: Watch = unwatched) -> tuple[Case, int]:
     layers = [Layer(config.width).to(config.device) for _ in range(config.layers)]
 
     def step(k: int | None, x: Tensor) -> None:
+        # --8<-- [start:outside]
         states: list[Tensor] = []
         for length in equal_segments(config.layers, k or config.layers):
             run = partial(hidden_states, layers[len(states) : len(states) + length])
@@ -270,6 +252,7 @@ def held_outside(config: Config, watch: Watch = unwatched) -> tuple[Case, int]:
         loss = x.sum()
         del x
         loss.backward()
+        # --8<-- [end:outside]
 
     def lean_step(x: Tensor) -> None:
         lengths = equal_segments(config.layers, config.segment)
@@ -304,6 +287,7 @@ def large_arguments(config: Config, watch: Watch = unwatched) -> Case:
         return x
 
     def step(way: str, x: Tensor) -> None:
+        # --8<-- [start:arguments]
         for start in range(0, config.layers, config.segment):
             stop = min(start + config.segment, config.layers)
             if way == "none":
@@ -312,6 +296,7 @@ def large_arguments(config: Config, watch: Watch = unwatched) -> Case:
                 x = safe(partial(given, start), x, *(offset(i) for i in range(start, stop)))
             else:
                 x = safe(partial(made, start, stop), x)
+        # --8<-- [end:arguments]
         loss = x.sum()
         del x
         loss.backward()

@@ -1,28 +1,6 @@
 """Within one transformer block, what should be kept and what computed again?
 
-The question
-    Full recompute keeps a block's input and repeats its whole forward. No recompute keeps everything.
-    Between them, each tensor has a price: the bytes that it holds against the FLOPs that bring it back.
-
-The model
-    A pre-norm block in bf16, without dropout, with attention written out (no fused kernel):
-
-        x ─ norm ─ qkv ─ scores ─ softmax ─ context ─ proj ─ + ─ norm ─ up ─ GELU ─ down ─ +
-
-    Six of its operators are matrix products. For s tokens of width h, with a heads, each keeps or repeats
-
-        qkv     3sh numbers   6sh² FLOPs        up      4sh   8sh²
-        scores  as²           2s²h              down     sh   8sh²
-        context  sh           2s²h
-        proj     sh           2sh²
-
-    so a byte of scores brings back h/a FLOPs, a byte of a linear layer's output at least h: the scores
-    are the large, cheap ones. Whatever is not a matrix product costs no FLOPs to speak of.
-
-The measurement
-    ``torch.utils.checkpoint`` with a selective policy, for each of the 2⁶ sets of products whose outputs are kept:
-    bytes held between forward and backward, and FLOPs repeated. Beside them no checkpoint, and one around the
-    attention core alone, which is what Korthikanti et al. call selective recomputation.
+The lesson is ``lessons/checkpoint_selective.en.md`` (中文: ``lessons/checkpoint_selective.zh.md``).
 """
 
 from __future__ import annotations
@@ -168,10 +146,12 @@ class ScoresBlock(Block):
     def core(self, qkv: Tensor) -> Tensor:
         """Two matrix products with ``(a, s, s)`` scores and a softmax between them."""
         s, width = qkv.shape[0], qkv.shape[1] // 3
+        # --8<-- [start:attention]
         q, k, v = qkv.view(s, 3, self.heads, width // self.heads).permute(1, 2, 0, 3)
         scores = torch.bmm(q * (width // self.heads) ** -0.5, k.transpose(1, 2))
         context = torch.bmm(scores.softmax(dim=-1), v)
         return context.transpose(0, 1).reshape(s, width)
+        # --8<-- [end:attention]
 
 
 class Keep:
@@ -183,12 +163,14 @@ class Keep:
 
     def __call__(self, context: Any, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
         """Count the products as they come, in the forward and again in the recomputation."""
+        # --8<-- [start:policy]
         if op not in (aten.mm.default, aten.bmm.default):
             return CheckpointPolicy.PREFER_RECOMPUTE
         name = PRODUCTS[self.calls[context.is_recompute]]
         self.calls[context.is_recompute] += 1
         return (
             CheckpointPolicy.MUST_SAVE if name in self.kept else CheckpointPolicy.PREFER_RECOMPUTE
+            # --8<-- [end:policy]
         )
 
 
@@ -222,6 +204,7 @@ def measure(forward: Callable[[Tensor], Tensor], config: Config) -> tuple[int, i
         device=config.device,
         requires_grad=True,
     )
+    # --8<-- [start:held]
     with LiveMemory() as live:
         x = leaf * 1.0
         y = forward(x)
@@ -229,15 +212,18 @@ def measure(forward: Callable[[Tensor], Tensor], config: Config) -> tuple[int, i
         held = live.current - y.untyped_storage().nbytes()
         del y
     return held, count_flops(lambda: forward(leaf * 1.0).sum().backward())
+    # --8<-- [end:held]
 
 
 def frontier(points: dict[frozenset[str], Point]) -> list[frozenset[str]]:
     """The sets that no other one beats in both bytes and FLOPs, by rising bytes."""
+    # --8<-- [start:frontier]
     best: list[frozenset[str]] = []
     for kept in sorted(points, key=lambda k: (points[k].held, points[k].flops)):
         if not best or points[kept].flops < points[best[-1]].flops:
             best.append(kept)
     return best
+    # --8<-- [end:frontier]
 
 
 LETTERS = {"qkv": "Q", "scores": "S", "context": "C", "proj": "P", "up": "U"}

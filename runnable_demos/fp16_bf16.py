@@ -1,21 +1,6 @@
 """What can fp16 and bf16 represent, and what follows for training?
 
-The question
-    Both have 16 bits. What is the price of bf16's range, and what is the price of fp16's precision?
-
-The model
-    A float with p fraction bits and exponents from e_min to e_max has
-
-        ε = 2^-p                    the gap above 1; at most half of it is lost in rounding
-        max = (2 - ε) · 2^e_max     beyond it: infinity
-        min = 2^(e_min - p)         the smallest subnormal; at most half of it becomes 0
-
-    fp16 has p = 10, e from -14 to 15; bf16 has p = 7, e from -126 to 127, the same as fp32.
-
-The measurement
-    Nothing is looked up. All 65,536 bit patterns of each format are listed and sorted, and the 256 of
-    both FP8 formats; rounding is read off every fp32 number from 1 to 2; sums are run until they stop
-    growing. What a bit is for is found by flipping it in the pattern of 1.
+The lesson is ``lessons/fp16_bf16.en.md`` (中文: ``lessons/fp16_bf16.zh.md``).
 """
 
 from __future__ import annotations
@@ -252,6 +237,7 @@ class Census:
 
 def census(dtype: torch.dtype, device: str) -> Census:
     """List all values of a format and read its properties off the list."""
+    # --8<-- [start:census]
     values = all_values(dtype, device)
     positive = values[torch.isfinite(values) & (values > 0)].sort().values
     gaps = positive[1:] - positive[:-1]
@@ -259,6 +245,7 @@ def census(dtype: torch.dtype, device: str) -> Census:
     first_wider = int((gaps > gaps[0]).nonzero()[0])
     exponents = torch.frexp(positive).exponent - 1
     counts = torch.bincount(exponents - exponents.min())
+    # --8<-- [end:census]
     lowest = int(exponents.min())
     return Census(
         largest=float(positive[-1]),
@@ -273,9 +260,11 @@ def census(dtype: torch.dtype, device: str) -> Census:
 
 def worst_rounding(dtype: torch.dtype, samples: int, device: str) -> float:
     """The largest relative error of rounding an fp32 number from 1 to 2."""
+    # --8<-- [start:rounding]
     numbers = 1 + torch.arange(samples, dtype=torch.float64, device=device) / samples
     rounded = numbers.float().to(dtype).double()
     return float(((rounded - numbers) / numbers).abs().max())
+    # --8<-- [end:rounding]
 
 
 def underflows_below(dtype: torch.dtype, device: str) -> float:
@@ -295,11 +284,13 @@ def last_exact_integer(dtype: torch.dtype, device: str) -> int:
 
 def sum_of_ones(dtype: torch.dtype, terms: int, device: str) -> float:
     """1 + 1 + … one by one in ``dtype``."""
+    # --8<-- [start:sum]
     total = torch.zeros((), dtype=dtype, device=device)
     one = torch.ones((), dtype=dtype, device=device)
     for _ in range(terms):
         total += one
     return float(total)
+    # --8<-- [end:sum]
 
 
 def product_of_ones(dtype: torch.dtype, terms: int, device: str) -> float:
@@ -332,6 +323,7 @@ def pattern(number: float, dtype: torch.dtype, device: str) -> int:
 
 def layout(dtype: torch.dtype, device: str) -> list[str]:
     """What each bit is for, from the left: flip it in the pattern of 1, and look at the value."""
+    # --8<-- [start:bits]
     one, found = pattern(1.0, dtype, device), []
     for bit in reversed(range(8 * dtype.itemsize)):
         value = decode(one ^ (1 << bit), dtype, device)
@@ -342,6 +334,7 @@ def layout(dtype: torch.dtype, device: str) -> list[str]:
         else:  # another power of two, infinity or NaN
             found.append("exponent")
     return found
+    # --8<-- [end:bits]
 
 
 def different_positions(dtype: torch.dtype, positions: int, device: str) -> int:

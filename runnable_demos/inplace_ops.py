@@ -1,22 +1,6 @@
 """Which in-place operations does autograd accept, and do they save any memory?
 
-The question
-    ``y.relu_()`` writes its result over its input. When does the backward still get the right
-    gradient, when does it raise, when is it silently wrong, and how many bytes are saved?
-
-The model
-    Every tensor carries a version counter, which its views and ``detach()`` share.
-    Each in-place operation adds one. A saved tensor remembers the version that it was saved at,
-    and unpacking it at another one raises. So an in-place operation is safe if nobody has saved
-    what it overwrites. ``.data`` has a counter of its own, and saved-tensor hooks take the check away.
-
-The measurement
-    Each case runs in place and out of place on the same numbers; outcomes are compared bit by bit.
-    Saved bytes and the forward's live peak are read for the same layers in both forms.
-    Four programs are watched operation by operation: the version of what they overwrite, and what was saved.
-
-The result
-    What is saved is rarely less; what in-place removes is a transient.
+The lesson is ``lessons/inplace_ops.en.md`` (中文: ``lessons/inplace_ops.zh.md``).
 """
 
 from __future__ import annotations
@@ -190,6 +174,7 @@ def chain(*layers: Layer) -> Layer:
     return apply
 
 
+# --8<-- [start:residual]
 def add_to_input(W: Tensor, x: Tensor) -> Tensor:
     """``x += f(x)``: overwrites what the Linear has saved."""
     f = F.linear(x, W)
@@ -204,6 +189,9 @@ def add_to_branch(W: Tensor, x: Tensor) -> Tensor:
     return f
 
 
+# --8<-- [end:residual]
+
+
 def write_row(x: Tensor) -> Tensor:
     """Overwrite one row of a saved output, through a view."""
     y = torch.sigmoid(x)
@@ -211,11 +199,15 @@ def write_row(x: Tensor) -> Tensor:
     return y
 
 
+# --8<-- [start:silent]
 def scale_data(x: Tensor) -> Tensor:
     """Change a saved output where autograd does not see it."""
     y = torch.sigmoid(x)
     y.data.mul_(2)
     return y
+
+
+# --8<-- [end:silent]
 
 
 def scale_detached(x: Tensor) -> Tensor:
@@ -311,6 +303,7 @@ def gradient(layer: Layer, x: Tensor) -> Tensor:
 
 def observe(case: Case, x: Tensor) -> Outcome:
     """What the in-place form really does."""
+    # --8<-- [start:observe]
     try:
         dx = gradient(case.inplace, x)
     except RuntimeError as error:
@@ -318,6 +311,7 @@ def observe(case: Case, x: Tensor) -> Outcome:
             raise
         return "raises"
     return "equal" if torch.equal(dx, gradient(case.reference, x)) else "wrong"
+    # --8<-- [end:observe]
 
 
 def leaf_raises(x: Tensor) -> bool:
@@ -470,10 +464,12 @@ def saved_bytes_per_element(activation: Layer, x: Tensor, W: Tensor) -> float:
 
 def forward_peak(activation: Layer, x: Tensor, up: Tensor, down: Tensor) -> int:
     """The most bytes alive beside the input while h → 4h, ``activation``, 4h → h run forward."""
+    # --8<-- [start:peak]
     layers = chain(partial(F.linear, weight=up), activation, partial(F.linear, weight=down))
     with LiveMemory() as live:
         layers(x)
     return live.peak
+    # --8<-- [end:peak]
 
 
 # --- the demo ------------------------------------------------------------------------------------
