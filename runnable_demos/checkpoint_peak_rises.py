@@ -150,14 +150,15 @@ class Origins(LiveMemory):
 
     begun = False
 
+    # --8<-- [start:origins]
     def _follow(self, tree: object, known: Container[int] = ()) -> None:
-        # --8<-- [start:origins]
         self.begun |= not torch.is_grad_enabled()
         super()._follow(tree, known)
 
     def _add(self, storage: UntypedStorage, category: Category) -> None:
         super()._add(storage, "inputs" if self.begun and category == "activations" else category)
-        # --8<-- [end:origins]
+
+    # --8<-- [end:origins]
 
     def at_peak_by_origin(self) -> dict[str, int]:
         """The bytes at the peak: left by the forward, rebuilt, gradients in flight."""

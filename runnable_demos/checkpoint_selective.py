@@ -170,8 +170,8 @@ class Keep:
         self.calls[context.is_recompute] += 1
         return (
             CheckpointPolicy.MUST_SAVE if name in self.kept else CheckpointPolicy.PREFER_RECOMPUTE
-            # --8<-- [end:policy]
         )
+        # --8<-- [end:policy]
 
 
 def keeping(block: nn.Module, kept: frozenset[str]) -> Callable[[Tensor], Tensor]:
