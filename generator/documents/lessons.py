@@ -6,6 +6,7 @@ its comments (``# --8<-- [start:name]`` … ``[end:name]``).
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,6 +29,8 @@ _MARK = re.compile(
 def load(demos: Path) -> tuple[Mapping[str, Document], list[Problem]]:
     """The lessons beside the demos by the demos' names, and what is wrong with others."""
     folder = demos / FOLDER
+    if not os.access(demos, os.R_OK | os.X_OK):
+        return {}, []  # said of the demos themselves
     try:
         names = sorted(
             {
@@ -74,9 +77,13 @@ def _faults(lesson: Document, demos: Path) -> Iterator[Problem]:
 
 def _is_there(demos: Path, file: str, section: str) -> bool:
     path = demos / file
-    if ".." in Path(file).parts or not path.is_file():
-        return False
-    marks = [(m["end"], m["name"]) for m in _MARK.finditer(path.read_text(encoding="utf-8"))]
+    try:
+        if ".." in Path(file).parts or not path.is_file():
+            return False
+        text = path.read_text(encoding="utf-8")
+    except PermissionError:
+        return True  # that it may not be read is said of the demo
+    marks = [(m["end"], m["name"]) for m in _MARK.finditer(text)]
     return not section or {("start", section), ("end", section)} <= set(marks)
 
 

@@ -279,12 +279,12 @@ def test_the_popover_has_words_for_every_state(visit: Open) -> None:
 
 
 def test_reading_state_shows_where_cards_are_listed(visit: Open) -> None:
-    """A card that was opened, and one that is marked as known, are marked in their module's table."""
+    """A card that was opened, and one that is marked as known, are marked in their module's list."""
     page = visit(CARD, mode="en")
     page.locator(".pd-mark").click()
     page.wait_for_timeout(100)
     page.goto(page.url.split("cards/")[0] + "deep-learning/")
-    row = page.locator('tr[data-card="activation-checkpointing"]')
+    row = page.locator('li[data-card="activation-checkpointing"]')
     assert row.get_by_role("img", name="known").is_visible()
 
 
