@@ -1,26 +1,6 @@
 """When does accumulating gradients over micro-batches equal one large batch, and when not?
 
-The question
-    m backward passes without a step between them add up their gradients in ``.grad``. Is what the
-    optimizer then sees the gradient of the whole batch, and what does it save?
-
-The model
-    The batch is split into m micro-batches with n_i loss terms each, M = Σ n_i. The large batch has
-
-        g = 1/M · Σ_i Σ_j ∇ℓ_ij          accumulated, each divided by m:   1/m · Σ_i 1/n_i · Σ_j ∇ℓ_ij
-
-    Equal if every n_i is M/m, and if ℓ_ij does not depend on the rest of its batch. A mean over unequal
-    numbers of tokens breaks the first condition, BatchNorm the second. Dropout draws other masks.
-
-The measurement
-    Gradients of both ways in fp64, so that a real difference cannot hide in rounding; the weight of
-    each token's loss, by autograd; BatchNorm's statistics; the live peak over m; FLOPs; and a sum of
-    bf16 gradients that stops growing. A picture of one step, its clock the FLOPs done so far, shows
-    which activations are alive together.
-
-The result
-    Equal to rounding with equal counts, or with a sum divided by all tokens; wrong with unequal counts
-    and with BatchNorm. The peak no longer grows from the second micro-batch on.
+The lesson is ``lessons/grad_accumulation.en.md`` (中文: ``lessons/grad_accumulation.zh.md``).
 """
 
 from __future__ import annotations
@@ -227,12 +207,16 @@ def network(width: int, *, norm: bool = False, dropout: float = 0.0) -> nn.Seque
     )
 
 
+# --8<-- [start:accumulate]
 def gradients(model: nn.Module, batches: Sequence[Tensor], loss: Loss, scale: float) -> Tensor:
     """All gradients in one vector, after a backward for each of ``batches``."""
     model.zero_grad()
     for batch in batches:
         (loss(model, batch) * scale).backward()
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+# --8<-- [end:accumulate]
 
 
 # --- equal and unequal ---------------------------------------------------------------------------
@@ -251,10 +235,12 @@ def compare(config: Config, model: nn.Module, seed: int) -> float:
     m = config.micro_batches
     whole = torch.randn(m * config.rows, config.width, generator=generator, dtype=torch.float64)
     whole = whole.to(config.device)
+    # --8<-- [start:compare]
     torch.manual_seed(seed)  # the same for both, as far as dropout is concerned
     expected = gradients(model, [whole], mean_square, 1.0)
     torch.manual_seed(seed)
     return relative(gradients(model, whole.chunk(m), mean_square, 1 / m), expected)
+    # --8<-- [end:compare]
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +274,7 @@ def tokens(config: Config) -> Tokens:
 
     rows = [torch.tensor([0], device=device), torch.tensor([1], device=device)]
     both = [torch.tensor([0, 1], device=device)]
+    # --8<-- [start:token-weights]
     expected = gradients(model, both, loss("mean"), 1.0)
     # What one token's loss counts in the sum: its derivative by that loss.
     each = torch.ones(2, LONG * config.rows, dtype=torch.float64, requires_grad=True)
@@ -299,6 +286,7 @@ def tokens(config: Config) -> Tokens:
         fixed=relative(gradients(model, rows, loss("sum"), 1 / count), expected),
         weight=float(each.grad[1, 0] / each.grad[0, 0]),
     )
+    # --8<-- [end:token-weights]
 
 
 def forgotten(config: Config) -> tuple[int, float]:

@@ -1,25 +1,6 @@
 """What do a vocabulary's logits cost in one training step, and how can they be avoided?
 
-The question
-    ``loss = cross_entropy(x Wᵀ, y)`` with ``x`` of ``(T, h)``, ``W`` of ``(V, h)``: T·V logits for one
-    number. What is saved, what is the peak, and which ways of chunking really help?
-
-The model
-    Cross-entropy's gradient is ``softmax(logits) − onehot(y)``, so autograd saves a T×V tensor:
-    the log-softmax, 4 bytes a logit in fp32. Its backward holds three of them at once:
-    the log-softmax, the gradient that reaches it, and the one that leaves: 12 bytes a logit.
-    A loss is a sum over tokens, so chunks of tokens are independent. Alone that changes nothing
-    that is saved. Recomputed, a chunk saves its ``x`` only; or its gradients are formed at once, in
-    the forward, as the upstream gradient is but a factor.
-
-The measurement
-    Saved bytes and the live peak at a size like that of Llama 3, on fake tensors, for each way;
-    FLOPs of matrix products and errors against fp64 on small real tensors.
-    Each way is followed through a step: when a large tensor is made, and when it is freed.
-
-The result
-    The peak is three times what is saved. Chunks without recompute save nothing; with it they cost a
-    third more products; fused they cost none.
+The lesson is ``lessons/logits_memory.en.md`` (中文: ``lessons/logits_memory.zh.md``).
 """
 
 from __future__ import annotations
@@ -191,9 +172,13 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 # --- the ways ------------------------------------------------------------------------------------
 
 
+# --8<-- [start:all-at-once]
 def naive(x: Tensor, W: Tensor, y: Tensor) -> Tensor:
     """All logits at once, cross-entropy in fp32 (or more)."""
     return F.cross_entropy(upcast(x @ W.T), y)
+
+
+# --8<-- [end:all-at-once]
 
 
 def low_precision(x: Tensor, W: Tensor, y: Tensor) -> Tensor:
@@ -214,6 +199,7 @@ def summed(x: Tensor, W: Tensor, y: Tensor) -> Tensor:
 def chunked(x: Tensor, W: Tensor, y: Tensor, k: int, recompute: bool) -> Tensor:
     """Chunk after chunk of tokens, each one recomputed in the backward or not."""
     total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
+    # --8<-- [start:chunks]
     for x_c, y_c in zip(x.chunk(k), y.chunk(k), strict=True):
         if recompute:
             loss = checkpoint(summed, x_c, W, y_c, use_reentrant=False, preserve_rng_state=False)
@@ -221,6 +207,7 @@ def chunked(x: Tensor, W: Tensor, y: Tensor, k: int, recompute: bool) -> Tensor:
             loss = summed(x_c, W, y_c)
         total = total + loss
     return total / len(y)
+    # --8<-- [end:chunks]
 
 
 class FusedLoss(torch.autograd.Function):
@@ -232,6 +219,7 @@ class FusedLoss(torch.autograd.Function):
         T = len(y)
         dx, dW = torch.empty_like(x), torch.zeros_like(W)
         total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
+        # --8<-- [start:fused-forward]
         for x_c, y_c, dx_c in zip(x.chunk(k), y.chunk(k), dx.chunk(k), strict=True):
             p = torch.log_softmax(upcast(x_c @ W.T), dim=-1)
             total -= p.gather(1, y_c[:, None]).sum()
@@ -242,6 +230,7 @@ class FusedLoss(torch.autograd.Function):
             dW += g.T @ x_c
         ctx.save_for_backward(dx, dW)
         return total / T
+        # --8<-- [end:fused-forward]
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None, None]:
@@ -279,6 +268,7 @@ class Memory:
 
 def memory(loss: Loss, T: int, h: int, V: int) -> Memory:
     """On fake tensors in bf16; ``x`` is itself computed, as the last layer's output is."""
+    # --8<-- [start:count]
     with fake():
         leaf = torch.zeros(T, h, dtype=torch.bfloat16, requires_grad=True)
         W = torch.zeros(V, h, dtype=torch.bfloat16, requires_grad=True)
@@ -289,6 +279,7 @@ def memory(loss: Loss, T: int, h: int, V: int) -> Memory:
         with LiveMemory() as live:
             torch.autograd.grad(loss(x, W, y), (x, W))
         return Memory(saved.bytes, live.peak)
+    # --8<-- [end:count]
 
 
 @dataclass(frozen=True, slots=True)

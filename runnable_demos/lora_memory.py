@@ -1,25 +1,6 @@
 """What does LoRA take out of training memory, what stays, and what does QLoRA take out beyond it?
 
-The question
-    LoRA trains a few parameters in a thousand. Why does memory not fall a thousandfold, and when is a base
-    model of four bits worth its trouble?
-
-The model
-    A frozen weight has no gradient and no optimizer state. A frozen Linear needs its weight for the
-    gradient of its input, and not its input; an adapter ``B A x`` beside it needs ``x`` again, for the
-    gradient of ``A``, and ``A x``, of rank ``r``. Whatever else the block saves is as before.
-    QLoRA stores each weight of the base as one of 16 levels, half a byte, with a scale of four bytes for
-    64 weights, or with scales that are quantized themselves: a byte each, and four for 256 of them.
-
-The measurement
-    A layer with the widths of Llama 3 8B on fake tensors: what its graph holds, byte by byte, for each way of
-    training it. A small Llama on real tensors: weights, gradients, optimizer states and saved tensors in
-    the second step. NF4 by bitsandbytes itself.
-
-The result
-    Gradients and states all but vanish. Activations stay: frozen Linears save a few tensors, adapters on
-    all of them bring those back. Adapters in fp32 beside a bf16 base, or with dropout, add copies of
-    their own.
+The lesson is ``lessons/lora_memory.en.md`` (中文: ``lessons/lora_memory.zh.md``).
 """
 
 from __future__ import annotations
@@ -203,6 +184,7 @@ class LoRA(nn.Module):
         self.B = nn.Parameter(torch.zeros(out, rank, dtype=dtype))
         self.scale, self.dropout = 2.0, dropout
 
+    # --8<-- [start:adapter]
     def forward(self, x: Tensor) -> Tensor:
         """``(…, into)`` to ``(…, out)``."""
         y: Tensor = self.base(x)
@@ -210,6 +192,8 @@ class LoRA(nn.Module):
         if self.dropout:
             x = torch.native_dropout(x, self.dropout, True)[0]
         return (y + F.linear(F.linear(x, self.A), self.B) * self.scale).to(y.dtype)
+
+    # --8<-- [end:adapter]
 
 
 Wrap = Callable[[nn.Linear], nn.Module]
@@ -271,6 +255,7 @@ def layer_bytes(
     needs: bool = True,
 ) -> int:
     """What the graph of one layer holds after ``train`` has said what is trained."""
+    # --8<-- [start:layer]
     size = size_of(config.hidden)
     with fake():
         block = LlamaBlock(size, Variant())
@@ -285,6 +270,7 @@ def layer_bytes(
         with how, saved_tensors(exclude=[*block.parameters(), *tables]) as saved:
             block(x, *tables)
         return saved.bytes
+    # --8<-- [end:layer]
 
 
 def add_layer(config: Config, found: Findings) -> None:
@@ -327,6 +313,7 @@ def frozen_tensors(model: nn.Module) -> Iterator[Tensor]:
 
 def second_step(model: nn.Module, config: Config) -> Held:
     """Two steps of AdamW; what is there in the second."""
+    # --8<-- [start:two-steps]
     tokens = torch.randint(VOCABULARY, (1, config.length + 1))
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained)
@@ -344,6 +331,7 @@ def second_step(model: nn.Module, config: Config) -> Held:
         storage_bytes(list(optimizer.state.values())),
         saved.bytes,
     )
+    # --8<-- [end:two-steps]
 
 
 Way = Literal["full", "lora", "qlora"]

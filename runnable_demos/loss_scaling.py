@@ -1,24 +1,6 @@
 """Which gradients does fp16 lose, and what brings them back?
 
-The question
-    In fp16 a gradient below half of the smallest subnormal becomes 0, one above 65,504 infinity.
-    How does a factor on the loss move gradients into the window, and who chooses the factor?
-
-The model
-    The chain rule is linear: the gradients of S·L are S times those of L. Powers of two change
-    exponents alone, so scaling and unscaling by S = 2^k lose nothing of themselves. A gradient g
-
-        is lost           if  S·|g| <= 2^-25      (2^-24 is the smallest subnormal; half of it ties to 0)
-        overflows         if  S·|g| >= 65,520     (65,504 and half a gap)
-
-    so S may be as large as 65,504 / max|g|, and has to be more than 2^-25 / min|g|.
-    ``GradScaler`` finds it by trial: halve S and skip the step when a gradient is not finite,
-    double it after a run of good steps.
-
-The measurement
-    An fp16 layer receives gradients 2^0, 2^-1, … through autograd; those that arrive are counted, over S,
-    and sorted by what fp16 made of them. PyTorch's own ``GradScaler`` meets an overflow, and good steps
-    until it doubles. A small GPT runs under fp16 autocast.
+The lesson is ``lessons/loss_scaling.en.md`` (中文: ``lessons/loss_scaling.zh.md``).
 """
 
 from __future__ import annotations
@@ -183,12 +165,14 @@ def received(gradients: Tensor, dtype: torch.dtype, scale: float) -> Tensor:
 
     The loss is multiplied by ``scale`` and the gradients are divided by it, in fp32.
     """
+    # --8<-- [start:received]
     h = torch.zeros_like(gradients, dtype=dtype, requires_grad=True)  # an activation in fp16
     loss = (h.float() * gradients).sum()
     (loss * scale).backward()
     assert h.grad is not None
     assert h.grad.dtype is dtype
     return h.grad.float() / scale
+    # --8<-- [end:received]
 
 
 @dataclass(frozen=True)
@@ -275,6 +259,7 @@ def meet_an_overflow(device: str) -> ScalerFacts:
     initial = GradScaler(kind).get_scale()
     scaler = GradScaler(kind, growth_interval=2)
 
+    # --8<-- [start:overflow]
     def step(gradient: float) -> None:
         optimizer.zero_grad()
         scaler.scale(weight * gradient).backward()
@@ -288,6 +273,7 @@ def meet_an_overflow(device: str) -> ScalerFacts:
     step(0.0)
     step(0.0)
     grown = scaler.get_scale()
+    # --8<-- [end:overflow]
     norms = []
     for unscale in (False, True):
         optimizer.zero_grad()
@@ -336,11 +322,13 @@ def lost_share(config: Config, dtype: torch.dtype, scale: float) -> float:
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.register_forward_hook(watch)
+    # --8<-- [start:model]
     with torch.autocast(torch.device(config.device).type, dtype):
         logits = model(tokens[:, :-1])
     loss = F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
     (loss * scale).backward()
     return sum(int((g == 0).sum()) for g in found) / sum(g.numel() for g in found)
+    # --8<-- [end:model]
 
 
 # --- the run -------------------------------------------------------------------------------------

@@ -1,33 +1,6 @@
 """Which updates does a bf16 weight lose, and what keeps them?
 
-The question
-    A step adds u to a weight w. When does ``w + u`` round back to ``w``, and what helps?
-
-The model
-    For 2^e <= |w| < 2^(e+1) the bf16 numbers around w are 2^(e-7) apart, so
-
-        w + u = w    if    |u| < 2^(e-8),    that is   |u|/|w| < 2^-8 at w = 2^e, 2^-9 just below 2^(e+1).
-
-    (At equality the tie goes to the even neighbour. Kahan's carry has eight bits of its own: the pair
-    loses u where sixteen bits would, up to 2^-16 at w = 1.) Adam's first steps have |u| = lr whatever the
-    gradient is, so whether a weight moves depends on lr/|w| alone. Four remedies:
-
-        fp32 master     + 4 bytes    add in fp32, round for the forward
-        Kahan in bf16   + 2 bytes    carry what the last rounding lost
-        stochastic      + 0 bytes    round up with the probability of the remainder
-        fp32 weights    + 2 bytes    no 16-bit copy at rest; autocast makes one when needed
-
-    The same happens to Adam's v: a step moves it by (1 - β₂)(g² - v), which is lost where it is under half
-    a gap. Falling, it moves by (1 - β₂) v at most: lost at every v if 1 - β₂ < 2^-9 (β₂ = 0.999), at none
-    if 1 - β₂ > 2^-8 (0.99, 0.95). PyTorch's AdamW has three implementations that round at different
-    places: the loop and foreach round β₂ v first and the sum again, fused rounds once. On a CPU foreach
-    rounds β₂ itself to bf16 before that, which its CUDA kernel does not.
-
-The measurement
-    A thousand equal updates of one weight by each remedy, the first eight of them one by one; one
-    step of Adam on every bf16 number of ten binades, and on weights as they are when training
-    begins; the second moment of torch.optim.AdamW itself, all three ways, while gradients are 1
-    and after they have become 1/8. Plain additions, the same on every machine.
+The lesson is ``lessons/master_weights.en.md`` (中文: ``lessons/master_weights.zh.md``).
 """
 
 from __future__ import annotations
@@ -313,6 +286,7 @@ def with_kahan(w: Tensor, u: float, steps: int) -> Tensor:
     return w
 
 
+# --8<-- [start:kahan]
 def kahan_step(w: Tensor, c: Tensor, u: float) -> tuple[Tensor, Tensor]:
     """The next weight, and by how much it overshot what was asked of it."""
     y = u - c
@@ -320,6 +294,10 @@ def kahan_step(w: Tensor, c: Tensor, u: float) -> tuple[Tensor, Tensor]:
     return t, (t - w) - y
 
 
+# --8<-- [end:kahan]
+
+
+# --8<-- [start:stochastic]
 def stochastic(w: Tensor, u: float, steps: int, generator: torch.Generator) -> Tensor:
     """Round up with the probability of the remainder: add 16 random bits and cut the lower half."""
     w = w.to(BF16)
@@ -328,6 +306,9 @@ def stochastic(w: Tensor, u: float, steps: int, generator: torch.Generator) -> T
         noise = torch.randint(0, 2**16, w.shape, generator=generator, dtype=torch.int32)
         w = ((exact + noise.to(w.device)) & -(2**16)).view(torch.float32).to(BF16)
     return w
+
+
+# --8<-- [end:stochastic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,12 +371,14 @@ def every_weight(device: str) -> Tensor:
 
 def moved_share(lr: float, weights: Tensor) -> float:
     """The share of those weights that the first step of PyTorch's Adam changes."""
+    # --8<-- [start:first-step]
     weight = nn.Parameter(weights)
     before = weight.detach().clone()
     optimizer = torch.optim.Adam([weight], lr=lr, foreach=False)
     weight.grad = torch.ones_like(weight)
     optimizer.step()
     return float((weight.detach() != before).double().mean())
+    # --8<-- [end:first-step]
 
 
 def moved_share_with_master(lr: float, device: str) -> float:
@@ -444,12 +427,15 @@ def moments(way: str, dtype: torch.dtype, device: str) -> dict[str, Moment]:
     groups = [{"params": [w], "betas": (0.9, BETAS[name])} for name, w in weights.items()]
     optimizer = torch.optim.AdamW(groups, **WAYS[way])  # type: ignore[arg-type]
 
+    # --8<-- [start:moments]
     def after(gradient: float) -> dict[str, float]:
         for w in weights.values():
             w.grad = torch.full_like(w, gradient)
         for _ in range(MOMENT_STEPS):
             optimizer.step()
         return {n: float(optimizer.state[w]["exp_avg_sq"].max()) for n, w in weights.items()}
+
+    # --8<-- [end:moments]
 
     risen, fallen = after(1.0), after(LATER_GRADIENT)
     return {name: Moment(risen[name], fallen[name]) for name in BETAS}

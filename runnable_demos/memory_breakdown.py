@@ -1,27 +1,6 @@
 """Where do the bytes of a training step go, and why is the same Adam 8, 16, 18 or 20 bytes a parameter?
 
-The question
-    A step holds weights, gradients, the optimizer's state and activations.
-    How many bytes a parameter is each of the first three, by recipe, and what fills the peak?
-
-The model
-    With P parameters, Adam keeps two moments m and v. By hand, in bytes a parameter:
-
-        recipe                              weights  gradients  master  m + v   sum
-        fp32                                   4         4         –      8      16
-        autocast (weights stay fp32)           4         4         –      8      16
-        bf16 throughout                        2         2         –      4       8
-        bf16 + fp32 master                     2         2         4      8      16
-        … gradients kept in fp32 instead       2         4         4      8      18
-        … gradients in both                    2       2 + 4       4      8      20
-
-    What is not a matter of parameters, the activations, grows with the tokens in flight.
-
-The measurement
-    A small GPT takes two steps; the second is measured, since Adam's state appears in the first.
-    Bytes a parameter are those of the storages that are alive when all gradients are there.
-    The peak of the step is attributed by category. Then Adam alone, by implementation:
-    how far its step rises above what it holds. At last two runs with the same peak and another cause.
+The lesson is ``lessons/memory_breakdown.en.md`` (中文: ``lessons/memory_breakdown.zh.md``).
 """
 
 from __future__ import annotations
@@ -489,11 +468,13 @@ def update_transient(config: Config, foreach: bool = False, fused: bool = False)
     optimizer = torch.optim.Adam(model.parameters(), foreach=foreach, fused=fused)
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
+    # --8<-- [start:transient]
     optimizer.step()
     with LiveMemory(model=model, optimizer=optimizer) as live:
         before = live.current
         optimizer.step()
     return live.peak - before
+    # --8<-- [end:transient]
 
 
 def allocated(config: Config, recipe: Recipe) -> int:

@@ -68,6 +68,7 @@ class Trainer:
             for w, m in zip(self.weights, self.masters, strict=True):
                 m.grad = gradient(w).float()
 
+    # --8<-- [start:update]
     def update(self) -> None:
         """Step, and set the gradients to None."""
         if len(self.optimizers) > 1:
@@ -80,6 +81,7 @@ class Trainer:
         if self.masters:
             with torch.no_grad():
                 torch._foreach_copy_(self.weights, self.masters)
+        # --8<-- [end:update]
         for p in (*self.weights, *self.masters):
             p.grad = None
 
@@ -121,6 +123,7 @@ class Breakdown:
 def breakdown(trainer: Trainer, tokens: Tensor) -> Breakdown:
     """Measure the second step of a new trainer: Adam's state appears in the first."""
     trainer.backward(tokens)
+    # --8<-- [start:held]
     trainer.update()
     with LiveMemory(model=trainer.model, inputs=tokens) as live:
         live.register("optimizer", [trainer.masters, trainer.moments()])
@@ -131,6 +134,7 @@ def breakdown(trainer: Trainer, tokens: Tensor) -> Breakdown:
             "weights": storage_bytes(trainer.weights),
             "gradients": storage_bytes(trainer.gradients()),
             "master": storage_bytes(trainer.masters),
+            # --8<-- [end:held]
             "moments": storage_bytes(trainer.moments()),
         }
         live.reset_peak()
