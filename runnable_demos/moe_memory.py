@@ -1,28 +1,6 @@
 """What does a mixture of experts cost in memory, and what does expert parallelism change?
 
-The question
-    A mixture of experts (MoE) computes with k of E experts for each token. Whose memory follows k,
-    and whose follows E? And what moves when N ranks share the experts?
-
-The model
-    Width h, experts of width f, T tokens on a rank. States follow all E experts, and expert parallelism
-    divides them by N. What a token leaves for the backward follows k. Its hidden state is copied k times
-    before the experts, and if the router's weights multiply the experts' outputs, those k are kept too.
-    Bytes a token, bf16, fused gate:
-
-        mixture  2h + k (2h + 6f) + 2kh        its dense twin  2h + 6kf
-
-    A rank sends k copies of each token, and receives as many if the routing is balanced; if all tokens
-    of the N ranks choose its E/N experts, it receives N · min(k, E/N) for each of its own. A capacity of
-    C·T·k/E tokens for each expert and sender bounds that, and drops the rest.
-
-The measurement
-    A SwiGLU mixture with a top-k router, and its dense twin of width k·f. Bytes that autograd saves,
-    states after a step, and the messages of real gloo ranks. What the router chooses is put into the
-    first E numbers of each token, so that it is balanced, or the worst case, with any seed.
-
-The result
-    States follow E, saved bytes follow k. With small experts the copies outweigh what the experts save.
+The lesson is ``lessons/moe_memory.en.md`` (中文: ``lessons/moe_memory.zh.md``).
 """
 
 from __future__ import annotations
@@ -286,11 +264,13 @@ class Mixture(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(T, h)`` to ``(T, h)``: route, dispatch, compute, combine."""
+        # --8<-- [start:route]
         k, E = self.config.chosen, self.config.experts
         weights, chosen = self.router(x).softmax(-1, dtype=torch.float32).topk(k)
         weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype).flatten()
         order = chosen.flatten().argsort(stable=True)  # copies, expert by expert
         counts = chosen.flatten().bincount(minlength=E)
+        # --8<-- [end:route]
         if self.capacity is not None:  # the first ones stay, in the order of the batch
             starts = (counts.cumsum(0) - counts).repeat_interleave(counts)
             order = order[torch.arange(len(order)) - starts < self.capacity]
@@ -322,6 +302,7 @@ class Mixture(nn.Module):
             kept = torch.cat([torch.arange(n) + e * C for e, n in enumerate(counts.tolist())])
             rows = rows.new_zeros(E * C, rows.shape[1]).index_copy(0, kept, rows)
             counts = torch.full_like(counts, C)
+        # --8<-- [start:travel]
         theirs = torch.empty_like(counts)
         dist.all_to_all_single(theirs, counts)  # how many rows come, from whom, for which expert
         per_rank = theirs.view(N, E // N)
@@ -334,6 +315,7 @@ class Mixture(nn.Module):
         y = torch.zeros_like(arrived).index_copy(0, order, y)
         y = exchange(y, splits[1], splits[0])  # combine
         return cast(Tensor, y if C is None else y[kept])
+        # --8<-- [end:travel]
 
 
 def tokens_for(config: Config, choices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -377,10 +359,12 @@ def saved(config: Config, h: int, f: int, way: str) -> float:
     else:
         model = Mixture(sized, dtype)
         model.inside, model.by_index_add = way == "inside", way == "index_add"
+    # --8<-- [start:saved]
     x = tokens_for(sized, balanced(sized), dtype).requires_grad_() * 1.0
     with saved_tensors(exclude=model.parameters()) as kept:
         model(x)
     return kept.bytes / config.tokens
+    # --8<-- [end:saved]
 
 
 def dropped(config: Config, experts: int, factor: float) -> list[float]:

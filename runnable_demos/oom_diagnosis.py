@@ -1,23 +1,6 @@
 """Memory ran out: what is it that is too much, and since when?
 
-The question
-    Why does the second step fail and not the first? Which cure helps, and which cannot? What grows
-    from step to step? One number, the peak, answers none of these; the peak by category does.
-
-The model
-    A residual network of P fp32 parameters and Adam. When the backward begins, parameters, the
-    optimizer's states and activations are live (4P + 8P + A bytes); at the optimizer's step parameters,
-    states, gradients and scratch are (4P + 8P + 4P + 4P). The larger one is the peak. The 8P appear at
-    the end of the first step.
-
-The measurement
-    Live bytes by category, step after step, for a batch whose activations decide and one where the
-    optimizer does. Then the same with a cure for one or the other; then four loops that leak, and the
-    retry after an exception.
-
-The result
-    Two peaks with different culprits, and each cure helps against its own alone. ``total += loss`` keeps
-    a step's activations where no backward ran; where one did, it keeps the graph's empty nodes.
+The lesson is ``lessons/oom_diagnosis.en.md`` (中文: ``lessons/oom_diagnosis.zh.md``).
 """
 
 from __future__ import annotations
@@ -302,6 +285,7 @@ def peaks(
     optimizer = torch.optim.AdamW(model.parameters(), foreach=not fused, fused=fused)
     x = torch.randn(rows, config.width, device=config.device)
     found = []
+    # --8<-- [start:step-by-step]
     with LiveMemory(model=model, optimizer=optimizer, inputs=x) as live:
         for _ in range(steps):
             live.reset_peak()
@@ -309,6 +293,7 @@ def peaks(
             optimizer.step()
             optimizer.zero_grad(set_to_none=set_to_none)
             found.append(Peak(live.peak, live.at_peak))
+    # --8<-- [end:step-by-step]
     return found
 
 
@@ -357,6 +342,7 @@ class Square(torch.autograd.Function):
         return out
 
 
+# --8<-- [start:leaks]
 def validate(model: nn.Module, x: Tensor, total: Any) -> Any:
     """No backward, no ``no_grad``: the sum holds the graph of every step."""
     return total + model(x).square().mean()
@@ -368,6 +354,9 @@ def train(model: nn.Module, x: Tensor, total: Any) -> Any:
     loss.backward()
     model.zero_grad()
     return total + loss
+
+
+# --8<-- [end:leaks]
 
 
 def keep_graph(model: nn.Module, x: Tensor, total: Any) -> Any:  # noqa: ARG001 - a loop's arguments
@@ -440,6 +429,7 @@ def held_by_exception(config: Config) -> tuple[int, int]:
     model = Network(config).to(config.device)
     x = torch.randn(config.rows_large, config.width, device=config.device)
 
+    # --8<-- [start:exception]
     def step() -> None:
         y = model(x)
         raise torch.OutOfMemoryError(f"at {tuple(y.shape)}")
@@ -450,6 +440,7 @@ def held_by_exception(config: Config) -> tuple[int, int]:
         except torch.OutOfMemoryError:
             within = live.current  # the traceback holds step's frame, and so y with its graph
         return within, live.current
+    # --8<-- [end:exception]
 
 
 # --- the demo ------------------------------------------------------------------------------------

@@ -1,20 +1,6 @@
 """How many bytes does each optimizer keep for a parameter, and how many more while it steps?
 
-The question
-    An optimizer's state lives as long as the training does; its step needs scratch tensors besides.
-    Both are counted here for eight optimizers, with fp32 parameters and gradients.
-
-The model
-    Matrices of one size, without biases. Adam keeps m and v, one fp32 number each for a parameter:
-
-        m ← β₁ m + (1 − β₁) g        v ← β₂ v + (1 − β₂) g²        w ← w − η m̂ / (√v̂ + ε)
-
-    The quotient needs √v̂ somewhere, and how long it lives depends on how the step is written:
-    one matrix after another (``for`` loop), all matrices at once (``foreach``), or one fused kernel.
-
-The measurement
-    State: bytes of the storages in ``optimizer.state``. Transient: the live peak of the third step, above what
-    was there before, so that the state exists already. Two ways to step are followed from the first step on.
+The lesson is ``lessons/optimizer_states.en.md`` (中文: ``lessons/optimizer_states.zh.md``).
 """
 
 from __future__ import annotations
@@ -158,11 +144,13 @@ OPTIMIZERS: dict[str, Factory] = {
     "adam8bit": adam_8bit,
 }
 
+# --8<-- [start:ways]
 STEPS: dict[str, Factory] = {
     "loop": lambda p: optim.AdamW(p, foreach=False),
     "foreach": lambda p: optim.AdamW(p, foreach=True),
     "fused": lambda p: optim.AdamW(p, fused=True),
 }
+# --8<-- [end:ways]
 """Three ways to write the step of AdamW."""
 
 
@@ -185,6 +173,7 @@ def measure(factory: Factory, config: Config) -> Cost:
     parameters = [nn.Parameter(random()) for _ in range(config.matrices)]
     count = sum(p.numel() for p in parameters)
     optimizer = factory(parameters)
+    # --8<-- [start:count]
     before = storage_bytes(list(optimizer.state.values()))
     for _ in range(2):
         for p in parameters:
@@ -194,6 +183,7 @@ def measure(factory: Factory, config: Config) -> Cost:
         optimizer.step()
     state = storage_bytes(list(optimizer.state.values()))
     return Cost(before / count, state / count, live.peak / count)
+    # --8<-- [end:count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +208,7 @@ def follow(factory: Factory, config: Config, steps: int = 2) -> list[Moment]:
     moments: list[Moment] = []
     with LiveMemory(model=parameters, optimizer=optimizer) as live:
         for step in range(steps):
+            # --8<-- [start:follow]
             for begin, act in ((step, partial(backward, parameters)), (step + 0.5, optimizer.step)):
                 known = len(live.timeline)
                 act()
@@ -225,6 +216,7 @@ def follow(factory: Factory, config: Config, steps: int = 2) -> list[Moment]:
                 for at, now in enumerate(happened):
                     moments.append(Moment(begin + 0.5 * at / len(happened), sum(now) / count))
             optimizer.zero_grad()
+            # --8<-- [end:follow]
     return [*moments, Moment(float(steps), moments[-1].held)]
 
 

@@ -1,29 +1,6 @@
 """How much memory does a training run take? It depends on which number is read, and when.
 
-The question
-    Between two steps, at the peak, by the allocator, by ``nvidia-smi``: why do they differ, what does
-    each leave out, and who holds the bytes at the peak?
-
-The model
-    Tensors are alive, blocks are reserved for them, and a process has more than its allocator:
-
-        alive between steps ≤ peak of the alive ≤ reserved ≤ what the driver says
-
-    PyTorch's CUDA allocator rounds a request to 512 bytes, takes it from the smallest free block that
-    is large enough, and otherwise asks the driver for a segment: 2 MiB for requests up to 1 MiB, 20 MiB
-    for those below 10, else a multiple of 2. What is freed stays reserved.
-
-The measurement
-    A small network trains for real on the CPU: two steps, one with a longer batch, one as before; then
-    everything is deleted. What is alive is read at four places of a step, by ``LiveMemory``, and the
-    profiler notes each allocation of the CPU's allocator. PyTorch's own code makes those into a snapshot
-    in the format of ``torch.cuda.memory._snapshot()``, which is walked through here.
-    A CPU has no caching allocator: the recorded allocations are put through its rules above, and what
-    follows is told as computed. On a GPU the real counters are read.
-
-The result
-    Between steps little is alive, which says nothing of the peak. The snapshot's peak is the meter's to
-    the byte, and names those who hold it. What is reserved stays at the longest batch's height.
+The lesson is ``lessons/peak_memory_tools.en.md`` (中文: ``lessons/peak_memory_tools.zh.md``).
 """
 
 from __future__ import annotations
@@ -201,6 +178,7 @@ def read_places(config: Config, found: Findings) -> int:
         inputs=[training.batch, training.long],
     ) as live:
         found["weights"] = storage_bytes(list(training.model.parameters()))
+        # --8<-- [start:places]
         found["between"] = between = live.current
         live.reset_peak()
         loss = training.forward(training.batch)
@@ -210,6 +188,7 @@ def read_places(config: Config, found: Findings) -> int:
         training.update()
         del loss
         peak = live.peak
+        # --8<-- [end:places]
         training.step(training.long)
         training.step(training.batch)
         since_start = live.peak
@@ -264,6 +243,7 @@ def highest(sizes: Iterable[int]) -> int:
     return max(accumulate(sizes))
 
 
+# --8<-- [start:walk]
 def fullest(trace: Trace) -> Trace:
     """The blocks that are alive when most bytes are, by walking through a snapshot's trace."""
     alive, total, most, best = dict[int, dict[str, Any]](), 0, 0, Trace()
@@ -277,6 +257,9 @@ def fullest(trace: Trace) -> Trace:
         if total > most:
             most, best = total, list(alive.values())
     return best
+
+
+# --8<-- [end:walk]
 
 
 def walk(config: Config, peak: int, found: Findings) -> None:
@@ -338,6 +321,7 @@ class Cache:
 
     def take(self, request: int) -> Block:
         """The smallest free block that is large enough, or a new segment; the rest is split off."""
+        # --8<-- [start:cache]
         size = rounded(request)
         small = size <= MIB
         fitting = [b for b in self.blocks if b.free and b.small == small and b.size >= size]
@@ -352,6 +336,7 @@ class Cache:
         block.free = False
         self.allocated += block.size
         return block
+        # --8<-- [end:cache]
 
     def _new(self, size: int, small: bool) -> Block:
         block = Block(self.top, size, small, [])
