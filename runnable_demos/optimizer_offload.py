@@ -1,23 +1,6 @@
 """What crosses the link when the optimizer lives on the host, and what does its step cost there?
 
-The question
-    Master weights and moments leave the device, and the host updates them. How many bytes go down and up
-    a step, do the weights come out the same, and what bounds the time of Adam on a CPU?
-
-The model
-    A step uses each state once, so the states stay and what they need travels: gradients down, weights up,
-    2 + 2 bytes a parameter in 16 bits. Carrying fp32 master weights and both moments up and back would be
-    12 + 12. Adam does a dozen operations for each parameter and touches
-
-        28 bytes:    read w, g, m, v;   write w, m, v      (4 bytes each, in one pass)
-
-    so its time is bytes over the bandwidth of the host's memory, and more bytes where it is not one pass.
-
-The measurement
-    A small Llama in bf16 trains for real. Every copy between the two sides goes through one object that counts;
-    the host's side is ordinary memory, and on CUDA it is pinned. Weights are compared bit by bit with a run
-    whose states stay on the device. Bytes touched are read off the operations that the optimizer dispatches.
-    The rules of paged optimizers are run on bitsandbytes' own code. Lanes are a schedule, not a measurement.
+The lesson is ``lessons/optimizer_offload.en.md`` (中文: ``lessons/optimizer_offload.zh.md``).
 """
 
 from __future__ import annotations
@@ -272,6 +255,7 @@ class Offload:
             p.register_post_accumulate_grad_hook(self.take)
         self.link.down_bytes = 0
 
+    # --8<-- [start:gradients-down]
     def take(self, p: Tensor) -> None:
         """The gradient of ``p`` moves to the host, where those of several micro-batches are added."""
         here = [q.grad for q in self.model.parameters() if q.grad is not None]
@@ -281,11 +265,16 @@ class Offload:
         owner.gradient = fresh if owner.gradient is None else owner.gradient + fresh
         p.grad = None
 
+    # --8<-- [end:gradients-down]
+
+    # --8<-- [start:weights-up]
     def step(self) -> None:
         """All updates on the host, and the new weights up."""
         for p, owner in self.owners.items():
             self.link.up(owner.update(), into=p.data)
             owner.gradient = None
+
+    # --8<-- [end:weights-up]
 
     def host_bytes(self) -> int:
         """What the host holds before an update."""
@@ -399,6 +388,7 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        # --8<-- [start:touch]
         given = {id(t): t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.dim()}
         before = [(t, t.clone()) for t in given.values()]
         result = func(*args, **(kwargs or {}))
@@ -407,6 +397,7 @@ class Traffic(TorchDispatchMode):
         fresh = [t for t in tree_leaves(result) if isinstance(t, Tensor) and t.dim()]
         self.touched += sum(t.nbytes for t in fresh if id(t) not in given)
         return result
+        # --8<-- [end:touch]
 
 
 def touched(values: int, *, fused: bool) -> float:

@@ -1,26 +1,6 @@
 """How long do pipeline stages wait, and how many micro-batches do they hold meanwhile?
 
-The question
-    p stages work on m micro-batches. GPipe runs all forwards and then all backwards; 1F1B alternates
-    as soon as it can; interleaved 1F1B gives each device v chunks of the model. What is the bubble, and
-    how many micro-batches' activations are in flight?
-
-The model
-    A forward takes t_f and a backward t_b on each stage. The bubble is the idle time over the ideal
-    m (t_f + t_b):
-
-        GPipe, 1F1B     (p − 1)/m             in flight   m, and p − i on stage i = 0 … p − 1
-        interleaved     (p − 1)/(v m)                     p + (p − 1 − 2i)/v on device i
-
-The measurement
-    A schedule is a list of operations for each device. Real ranks execute it: they send activations on
-    and gradients back, keep a log of what they have done, and read their live activation bytes after
-    each operation. The bubble is computed: the log is played in time slots, where an operation starts
-    when its device is free and its inputs are there.
-
-The result
-    The formulas. 1F1B has GPipe's bubble and bounds the memory; under all three schedules gradients
-    are bit-equal to one device's.
+The lesson is ``lessons/pipeline_schedule.en.md`` (中文: ``lessons/pipeline_schedule.zh.md``).
 """
 
 from __future__ import annotations
@@ -249,12 +229,16 @@ def gpipe(p: int, m: int) -> Schedule:
     return [[Op("F", i, k) for k in range(m)] + [Op("B", i, k) for k in range(m)] for i in range(p)]
 
 
+# --8<-- [start:orders]
 def one_f_one_b(p: int, m: int) -> Schedule:
     """Device i warms up with p − i − 1 forwards, then alternates, then drains."""
     return [
         _alternate([Op("F", i, k) for k in range(m)], [Op("B", i, k) for k in range(m)], p - i - 1)
         for i in range(p)
     ]
+
+
+# --8<-- [end:orders]
 
 
 def interleaved(p: int, m: int, v: int) -> Schedule:
@@ -269,11 +253,15 @@ def interleaved(p: int, m: int, v: int) -> Schedule:
     return schedule
 
 
+# --8<-- [start:alternate]
 def _alternate(forwards: list[Op], backwards: list[Op], warmup: int) -> list[Op]:
     """``warmup`` forwards, then one forward and one backward in turn, then what is left."""
     warmup = min(warmup, len(forwards))
     steady = [op for pair in zip(forwards[warmup:], backwards, strict=False) for op in pair]
     return forwards[:warmup] + steady + backwards[len(forwards) - warmup :]
+
+
+# --8<-- [end:alternate]
 
 
 # --- in time slots -------------------------------------------------------------------------------
@@ -310,6 +298,7 @@ def play(schedule: Schedule, times: Mapping[int, tuple[int, int]], v: int = 1) -
         for i, ops in enumerate(schedule):
             while position[i] < len(ops):
                 op = ops[position[i]]
+                # --8<-- [start:slots]
                 needed = [op._replace(stage=op.stage - 1)] if op.kind == "F" and op.stage else []
                 if op.kind == "B":
                     needed = [op._replace(kind="F")]
@@ -322,6 +311,7 @@ def play(schedule: Schedule, times: Mapping[int, tuple[int, int]], v: int = 1) -
                 busy[i] += taken
                 ran[op] = (start, clock[i])
                 position[i] += 1
+                # --8<-- [end:slots]
         if position == before:
             raise ValueError("the schedule waits for itself")
     return Played(max(clock), max(busy), ran)
@@ -436,11 +426,13 @@ def execute(config: Config, ops: Sequence[Op], v: int = 1, *, again: bool = Fals
 
     order: list[Op] = []
     most = 0
+    # --8<-- [start:run-in-order]
     with LiveMemory(model=nn.ModuleList(stages.values())) as live:
         for op in ops:
             (forward if op.kind == "F" else backward)(op)
             order.append(op)
             most = max(most, live.by_category["activations"])
+        # --8<-- [end:run-in-order]
         for work, _ in sent.values():
             work.wait()
     gradients = {

@@ -1,27 +1,6 @@
 """Which models lie in memory when, over a step of PPO, GRPO and DPO?
 
-The question
-    RLHF is said to need four models. Which of them are trained, which are only read, and which have to be
-    on the device at the same time?
-
-The model
-    Mixed precision with Adam, in bytes a parameter: a trained model has 2 for weights, 12 for fp32 master
-    weights and moments, and 2 for gradients from its backward until its update; a frozen one has 2, and
-    so has the rollout engine's own copy, beside its KV cache. With everything resident, PPO holds at most
-
-        actor 16 + critic 14 + reference 2 + reward 2 + rollout 2 = 36
-
-    GRPO has no critic, DPO no rollout either. If each model is on the device only while it works, the
-    most is one model in training: 16.
-
-The measurement
-    Small Llamas in bf16 take one real step: generation with a KV cache, log-probs, values, rewards, losses
-    and Adam. Putting away is real too: a storage's bytes are copied out of PyTorch's memory, and it is resized
-    to nothing. Bytes are those of the storages of each model, at the fullest moment of each phase, and
-    ``LiveMemory``, which follows every storage, has to agree with their sum.
-
-The result
-    The formulas to the byte, and bit for bit the same weights whether models are moved away or not.
+The lesson is ``lessons/rlhf_memory.en.md`` (中文: ``lessons/rlhf_memory.zh.md``).
 """
 
 from __future__ import annotations
@@ -328,11 +307,13 @@ class Host:
 
     def put_away(self, role: Role, tensors: Sequence[Tensor], changed: bool = True) -> None:
         """Free the storages; what has ``changed`` since it was read is copied first."""
+        # --8<-- [start:away]
         for t in tensors:
             if changed:
                 self.copies[t] = ctypes.string_at(t.data_ptr(), t.nbytes)
                 self._count("out", role, t.nbytes)
             t.untyped_storage().resize_(0)
+        # --8<-- [end:away]
 
     def bring(self, role: Role, tensors: Sequence[Tensor]) -> None:
         """Take memory again, and copy back what was put away."""
@@ -359,6 +340,7 @@ class Stage:
     @contextmanager
     def at_work(self, name: str, training: bool = False) -> Iterator[Any]:
         """A model on the device; without a host they all are, always."""
+        # --8<-- [start:residence]
         role = self.roles[name]
         parts = [*role.weights, *(role.states() if training else [])]
         if self.host:
@@ -369,6 +351,7 @@ class Stage:
             role.update()
         if self.host:
             self.host.put_away(role, parts, changed=training)
+        # --8<-- [end:residence]
 
     def look(self) -> None:
         """Note what is there, and whether it is all that there is."""
@@ -377,8 +360,10 @@ class Stage:
             [r.weights, [w.grad for w in r.weights], r.states(), r.counters()]
             for r in self.roles.values()
         ]
+        # --8<-- [start:ledger]
         known = storage_bytes([models, list(self.kept.values()), self.cache])
         self.closes &= known == self.live.current
+        # --8<-- [end:ledger]
 
     def total(self, moment: Mapping[str, Mapping[str, float]]) -> float:
         """Bytes a parameter of all models."""

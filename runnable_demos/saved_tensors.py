@@ -1,23 +1,6 @@
 """What does each operation keep for its backward, in bytes an element, and what do neighbours share?
 
-The question
-    Activation memory is what the forward saves for the backward, tensor by tensor.
-    Which operations save their input, which their output, which nothing, and in which dtype?
-
-The model
-    An operation saves what its derivative formula mentions: ``relu`` its output, since the gradient
-    passes where the output is positive; ``gelu`` its input; ``mul`` the other factor;
-    ``add`` and views nothing. A tensor that two operations save is held once.
-
-The measurement
-    ``saved_tensors`` records every tensor that autograd packs, each storage once, parameters left
-    out. The input is itself computed, as inside a network. Bytes are divided by the elements of
-    the input. Row statistics (mean, 1/σ) appear as a small fraction: 2 · 4 bytes over ``h``.
-    Two networks, Linear, activation, Linear, are followed through a step: when each storage is alive.
-
-The result
-    Full dtype nearly everywhere; one byte for a mask; ReLU's output is free where a matrix product
-    follows, GELU's input is not.
+The lesson is ``lessons/saved_tensors.en.md`` (中文: ``lessons/saved_tensors.zh.md``).
 """
 
 from __future__ import annotations
@@ -219,6 +202,7 @@ def operations(layer: Layer, config: Config) -> dict[str, Operation]:
     """The operations by name; each takes ``(tokens, h)``."""
     h = config.width
     target = torch.zeros(config.tokens, dtype=torch.long, device=config.device)
+    # --8<-- [start:operations]
     return {
         "add": lambda x: x + x.detach(),
         "scale": lambda x: x * 0.5,
@@ -239,11 +223,13 @@ def operations(layer: Layer, config: Config) -> dict[str, Operation]:
         "frozen_linear": lambda x: F.linear(x, layer.W1.detach(), layer.bias.detach()),
         "cross_entropy": lambda x: F.cross_entropy(x, target),
     }
+    # --8<-- [end:operations]
 
 
 def sequences(layer: Layer) -> dict[str, Operation]:
     """Short runs of layers, to see what neighbours share; each takes ``(tokens, h)``."""
     W1, W2 = layer.W1, layer.W2
+    # --8<-- [start:neighbours]
     return {
         "relu_linear": lambda x: F.linear(F.relu(x), W1),
         "gelu_linear": lambda x: F.linear(F.gelu(x), W1),
@@ -254,13 +240,18 @@ def sequences(layer: Layer) -> dict[str, Operation]:
             torch.native_dropout(F.softmax(x, -1), 0.1, True)[0] @ W1
         ),
     }
+    # --8<-- [end:neighbours]
 
 
+# --8<-- [start:count]
 def bytes_per_element(operation: Operation, x: Tensor, parameters: Sequence[Tensor]) -> float:
     """Bytes that ``operation`` saves, parameters left out, over the elements of its input."""
     with saved_tensors(exclude=parameters) as saved:
         operation(x)
     return saved.bytes / x.numel()
+
+
+# --8<-- [end:count]
 
 
 def draw(config: Config, dtype: torch.dtype) -> Tensor:

@@ -1,28 +1,6 @@
 """Will a fine-tuning run fit? The sum of a few parts, held against real steps to the byte.
 
-The question
-    For full fine-tuning, LoRA and QLoRA: which parts does the peak of a step consist of, and does their
-    sum, written down before the run, equal what the run really holds?
-
-The model
-    With T tokens, P weights of which p are trained, in bf16 with fp32 masters and Adam, a step is
-    fullest at one of two moments:
-
-        at the loss     weights + 12 p + activations + 12 T V     gradients are not there yet
-        at the update   weights + 12 p + 2 p + one gradient in fp32     activations are gone
-
-    A layer keeps T (12 h + 8 f + 4 k + 4 a + 8) bytes, its input alone where it is checkpointed;
-    an adapter of rank r adds 2 T r for each matrix. A weight costs 2 bytes, or, in NF4 with doubly
-    quantised scales, half a byte, a 64th and a little.
-
-The measurement
-    A small Llama trains for real, by each of the three methods, with checkpoints and without. The peak
-    of the second step is read off the run, and the sum above is worked out from sizes alone.
-    4-bit weights are those of bitsandbytes; the adapters are written out below.
-
-The result
-    All six sums equal their runs, but for the loss and its gradient, 8 bytes that are counted as well.
-    LoRA takes away states and leaves the activations, so that it is checkpoints that help it most.
+The lesson is ``lessons/will_it_fit.en.md`` (中文: ``lessons/will_it_fit.zh.md``).
 """
 
 from __future__ import annotations
@@ -250,12 +228,14 @@ class Trainer:
     @torch.no_grad()
     def update(self) -> None:
         """A gradient goes to fp32 only for its own update, and is dropped afterwards."""
+        # --8<-- [start:update]
         for p, master, adam in zip(self.trained, self.masters, self.adams, strict=True):
             assert p.grad is not None
             master.grad = p.grad.float()
             adam.step()
             p.copy_(master)
             p.grad = master.grad = None
+        # --8<-- [end:update]
 
     def step(self, tokens: Tensor) -> None:
         """Forward, backward, update."""
@@ -269,6 +249,7 @@ class Trainer:
 
 def second_step(trainer: Trainer, tokens: Tensor) -> Step:
     """What is alive while ``trainer``, which has had a step before, takes another one."""
+    # --8<-- [start:second]
     with LiveMemory(model=trainer.model, inputs=tokens) as live:
         live.register("parameters", list(scales(trainer.model)))
         live.register("optimizer", trainer.states())
@@ -277,6 +258,7 @@ def second_step(trainer: Trainer, tokens: Tensor) -> Step:
         trainer.step(tokens)
     rows: list[Row] = [dict(zip(CATEGORIES, row, strict=True)) for row in live.timeline[begun:]]
     return Step(live.at_peak, rows)
+    # --8<-- [end:second]
 
 
 # --- the sum -------------------------------------------------------------------------------------
@@ -298,21 +280,25 @@ def foretold(size: Size, T: int, way: Way, rank: int, checkpointed: bool) -> int
         weights = base + 2 * (norms + 2 * table + adapters)
     states = weights + 12 * trained + 4 * tensors  # and a step counter a tensor
 
+    # --8<-- [start:layer-bytes]
     layer = T * (12 * h + 8 * f + 4 * k + 4 * a + 8)
     last = T * (2 * h + 4)  # what the norm before the output layer keeps
     if way == "full":
         last += 2 * T * h  # the output layer's input, for its weight
     else:
         layer += 2 * T * rank * len(shapes)
+    # --8<-- [end:layer-bytes]
     kept = L * layer
     if checkpointed:
         kept = 2 * T * h * L
     elif way != "full":
         kept -= T * (2 * h + 4)  # nothing below the first adapter needs a gradient
+    # --8<-- [start:two-moments]
     tables, batch, loss = 4 * T * (h // a), 8 * T, 8
     at_loss = states + kept + last + 12 * T * V + tables + batch + loss
     at_update = states + 2 * trained + 4 * largest + batch
     return max(at_loss, at_update)
+    # --8<-- [end:two-moments]
 
 
 def nf4(n: int) -> int:
