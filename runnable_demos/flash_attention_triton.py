@@ -1,23 +1,6 @@
 """The forward of FlashAttention as one Triton kernel: what plain torch showed, fused.
 
-The question
-    ``flash_attention`` walks over blocks in Python. Is the same loop, written as a kernel whose
-    blocks live in registers and shared memory, still exact, and does it allocate nothing of N×N?
-
-The model
-    One program instance owns a block of ``B_r`` query rows of one head. It keeps ``m``, ``ℓ`` and
-    the unnormalised output in fp32, streams blocks of ``B_c`` keys and values past them, and
-    writes ``O`` and ``L = m + log ℓ`` once. Rows and columns beyond N are masked.
-
-The measurement
-    ``O`` and ``L`` against fp64 on aligned and ragged lengths, causal or not, in fp32 and bf16.
-    The bytes that a call allocates. On a GPU also the time and the allocator's peak, beside the
-    three naive operations and ``scaled_dot_product_attention``.
-
-The result
-    Exact to rounding; d + 1 numbers a row are allocated and nothing else.
-
-On the CPU Triton *interprets* the kernel: the numbers are right and the speed means nothing.
+The lesson is ``lessons/flash_attention_triton.en.md`` (中文: ``lessons/flash_attention_triton.zh.md``).
 """
 
 from __future__ import annotations
@@ -162,6 +145,7 @@ def kernel() -> Any:
         d: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr,
         CAUSAL: tl.constexpr, INTERPRETED: tl.constexpr,
     ):  # fmt: skip
+        # --8<-- [start:own-rows]
         i, head = tl.program_id(0), tl.program_id(1).to(tl.int64)
         rows = i * B_r + tl.arange(0, B_r)
         features = tl.arange(0, d)
@@ -172,6 +156,7 @@ def kernel() -> Any:
         L += head * N
         inside = rows[:, None] < N
         Q_i = tl.load(Q + rows[:, None] * d + features[None, :], mask=inside, other=0.0)
+        # --8<-- [end:own-rows]
         if INTERPRETED:  # its product of bf16 blocks is wrong
             Q_i = Q_i.to(tl.float32)
         m = tl.full([B_r], float("-inf"), tl.float32)
@@ -191,6 +176,7 @@ def kernel() -> Any:
             )
             if INTERPRETED:
                 K_j, V_j = K_j.to(tl.float32), V_j.to(tl.float32)
+            # --8<-- [start:stream]
             S = tl.dot(Q_i, K_j, input_precision="ieee") * scale
             visible = exists[None, :]
             if CAUSAL:
@@ -202,6 +188,7 @@ def kernel() -> Any:
             l = rescale * l + tl.sum(P, 1)
             O_i = rescale[:, None] * O_i + tl.dot(P.to(V_j.dtype), V_j, input_precision="ieee")
             m = m_new
+            # --8<-- [end:stream]
         O_i = O_i / l[:, None]
         tl.store(O + rows[:, None] * d + features[None, :], O_i.to(O.dtype.element_ty), mask=inside)
         tl.store(L + rows, m + tl.log(l), mask=rows < N)
@@ -248,6 +235,7 @@ def exact_attention(Q: Tensor, K: Tensor, V: Tensor, causal: bool) -> tuple[Tens
 def worst_errors(config: Config, dtype: torch.dtype) -> tuple[float, float]:
     """The largest relative errors of ``O`` and ``L``; aligned and ragged N, causal or not."""
     worst_O = worst_L = 0.0
+    # --8<-- [start:errors]
     for N in (config.length, config.length - 3):
         for causal in (False, True):
             X = draw(config, N, dtype)
@@ -255,6 +243,7 @@ def worst_errors(config: Config, dtype: torch.dtype) -> tuple[float, float]:
             true_O, true_L = exact_attention(*X, causal=causal)
             worst_O = max(worst_O, relative(O, true_O))
             worst_L = max(worst_L, relative(L, true_L))
+    # --8<-- [end:errors]
     return worst_O, worst_L
 
 

@@ -1,24 +1,6 @@
 """What does FP8 lose in training, and what do finer scales, fp32 sums and parts in bf16 give back?
 
-The question
-    E4M3 has 3 bits of fraction and reaches from 2⁻⁹ to 448; E5M2 has 2 and reaches from 2⁻¹⁶ to 57,344.
-    One scale for a tensor, or one for each 1×128 tile or 128×128 block? From this step's maximum, or
-    from the maxima of past steps? And how many bytes does it save?
-
-The model
-    A group of values is multiplied by s = max / amax, cast, and divided by s again. In a float the
-    relative error of a cast does not depend on the magnitude, as long as the number stays normal:
-
-        |error| ≤ |x| / (2^(p+1) + 1),      p = 3 for E4M3, 2 for E5M2
-
-    so that an outlier costs nothing until others are more than max / 2^e_min times smaller than it
-    (28,672 in E4M3). Below that they turn subnormal, and then 0. Integers lose their precision at once.
-
-The measurement
-    Casts are torch's own, on its float8 dtypes. Products are ``torch._scaled_mm``, which sums in fp32 on
-    the CPU. The accumulator of a Hopper tensor core is a simulation of what DeepSeek-V3 says of it,
-    and delayed scaling one of Transformer Engine's rule. Saved bytes are those of a Llama block whose
-    linears keep their inputs in FP8.
+The lesson is ``lessons/fp8_training.en.md`` (中文: ``lessons/fp8_training.zh.md``).
 """
 
 from __future__ import annotations
@@ -253,12 +235,16 @@ def grouped(x: Tensor, group: tuple[int, int]) -> Tensor:
     return x.view(rows // a, a, columns // b, b)
 
 
+# --8<-- [start:cast]
 def cast(x: Tensor, group: tuple[int, int], dtype: torch.dtype = E4M3) -> tuple[Tensor, Tensor]:
     """The values in FP8, grouped, and the factors that lead back from them, one for each group."""
     groups = grouped(x.float(), group)
     amax = groups.abs().amax((1, 3), keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
     back = amax / torch.finfo(dtype).max
     return (groups / back).to(dtype), back
+
+
+# --8<-- [end:cast]
 
 
 def through(x: Tensor, group: tuple[int, int], dtype: torch.dtype = E4M3) -> Tensor:
@@ -317,6 +303,7 @@ def product_blocks(x: Tensor, w: Tensor) -> Tensor:
 
     Each partial result is multiplied by its scales and added in fp32, as DeepSeek-V3 does on CUDA cores.
     """
+    # --8<-- [start:blocks]
     (a, back_a), (b, back_b) = cast(x, (1, GROUP)), cast(w, (GROUP, GROUP))
     rows = b.view(w.shape)
     one, total = x.new_ones(()), x.new_zeros(x.shape[0], w.shape[0])
@@ -326,6 +313,7 @@ def product_blocks(x: Tensor, w: Tensor) -> Tensor:
         of_w = back_b[:, 0, k, 0].repeat_interleave(GROUP)
         total += partial * back_a[:, 0, k] * of_w
     return total
+    # --8<-- [end:blocks]
 
 
 def narrow(a: Tensor, b: Tensor, promote: int = 0) -> Tensor:
@@ -352,6 +340,7 @@ def narrow(a: Tensor, b: Tensor, promote: int = 0) -> Tensor:
 
 def delayed(steps: Sequence[Tensor], length: int) -> tuple[list[float], list[float]]:
     """Relative error of each step, and its factor over what its own maximum would have given."""
+    # --8<-- [start:delayed]
     history = [float(steps[0].abs().amax())] * length
     errors, factors = [], []
     for x in steps:
@@ -361,6 +350,7 @@ def delayed(steps: Sequence[Tensor], length: int) -> tuple[list[float], list[flo
         factors.append(own / largest)
         history = [*history[1:], own]
     return errors, factors
+    # --8<-- [end:delayed]
 
 
 # --- a linear layer that keeps its input in FP8 ----------------------------------------------------

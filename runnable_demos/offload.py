@@ -1,27 +1,6 @@
 """What moves when activations are offloaded, what it saves, and when does it hide behind compute?
 
-The question
-    Instead of keeping a saved tensor on the device, or computing it again, one can copy it to the
-    host's memory in the forward and back in the backward. How many bytes is that, and when is it free?
-
-The model
-    ``saved_tensors_hooks`` sees every tensor that autograd saves. With F FLOP/s of compute and W B/s of
-    link, the copies of a block hide behind its forward if
-
-        bytes / W ≤ FLOPs / F        that is, if        FLOPs / bytes ≥ F / W.
-
-    A block of width h on sequences of s tokens does 24h² + 4sh FLOPs a token in its forward. It saves
-    a multiple of h bytes a token: all that its operators keep, or its input alone where the block is
-    checkpointed, 2h bytes in 16 bits. So the left side grows with h, and with s, and not with the batch.
-
-The measurement
-    Transformer blocks in bf16. Hooks count what passes them. "Host" is a NumPy copy, which the live
-    peak of the device does not count; on CUDA it is pinned memory. FLOPs are counted.
-
-The result
-    Bytes out equal the saved bytes; FLOPs and gradients stay what they were. A hook that does not look
-    moves parameters as well, and shared tensors once for each operator that saved them. On streams of
-    their own, copies of block inputs hide behind compute where those of everything do not.
+The lesson is ``lessons/offload.en.md`` (中文: ``lessons/offload.zh.md``).
 """
 
 from __future__ import annotations
@@ -339,6 +318,7 @@ class Offload:
 
     def pack(self, tensor: Tensor) -> Any:
         """What autograd holds in place of ``tensor``: how to build it on its storage's copy."""
+        # --8<-- [start:pack]
         storage, key = tensor.untyped_storage(), storage_key(tensor)
         if key in self.kept:
             return tensor
@@ -350,11 +330,13 @@ class Offload:
         copy.handles += 1
         layout = tensor.storage_offset(), tensor.shape, tensor.stride()
         return copy, tensor.dtype, tensor.device, layout
+        # --8<-- [end:pack]
 
     def unpack(self, packed: Any) -> Tensor:
         """The tensor again; the copy on the device lasts until its last handle is used."""
         if isinstance(packed, Tensor):
             return packed
+        # --8<-- [start:unpack]
         copy, dtype, device, layout = packed
         if copy.device is None:
             copy.device = to_device(copy.host, device)
@@ -364,6 +346,7 @@ class Offload:
         if not copy.handles:
             copy.device = None
         return tensor
+        # --8<-- [end:unpack]
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -435,12 +418,14 @@ def careless(config: Config) -> tuple[int, int, int]:
 
 def intensity(config: Config, width: int, *, checkpointed: bool) -> float:
     """FLOPs of a block's forward, over the bytes that leave the device meanwhile."""
+    # --8<-- [start:intensity]
     model = Block(width, config.heads).to(torch.bfloat16).to(config.device)
     x = block_input(config, 1, width)
     offload = Offload(list(model.parameters()))
     with offload.hooks():
         forward([model], x, checkpointed=checkpointed)
     return count_flops(lambda: model(x)) / offload.out
+    # --8<-- [end:intensity]
 
 
 TIMED = Config(blocks=8, width=4096, batch=1, heads=32, length=4096)

@@ -1,28 +1,6 @@
 """How do tensor and sequence parallelism divide a block's activations, and what do they send?
 
-The question
-    Tensor parallelism splits a Transformer block's matrices among t ranks, sequence parallelism what
-    is left between them (Korthikanti et al. 2022). How many bytes of activations stay on a rank?
-
-The model
-    Sequence length s, micro-batch b, width h, a heads; 16-bit elements, dropout masks of one byte. Saved
-    a block on a rank:
-
-        one rank               sbh (34 + 5as/h)
-        tensor parallel        sbh (10 + 24/t + 5as/(ht))
-        and sequence parallel  sbh (34 + 5as/h) / t
-
-    The two LayerNorms also keep a mean and a deviation for each token, 8 sb bytes, which the paper
-    leaves out.
-
-The measurement
-    The block is split by hand on real ranks, with four autograd functions for what passes between them
-    (f, f̄, g, ḡ in the paper). Saved bytes and collectives are counted; outputs and gradients are
-    compared with the block in one piece, in fp64.
-
-The result
-    The formulas to the byte, LayerNorm's statistics apart. Sequence parallelism sends as much as tensor
-    parallelism, but for a gather that is repeated in the backward rather than kept.
+The lesson is ``lessons/tensor_parallel.en.md`` (中文: ``lessons/tensor_parallel.zh.md``).
 """
 
 from __future__ import annotations
@@ -276,6 +254,7 @@ class SplitBlock(nn.Module):
         self.up = part(4 * h, h, 0)
         self.down = part(h, 4 * h, 1)
 
+    # --8<-- [start:enter-leave]
     def enter(self, y: Tensor, weight: Tensor) -> Tensor:
         """Into the region that is split by columns: ``(s, b, h)`` or this rank's rows to ``(s, b, k)``."""
         if self.sequence:
@@ -289,6 +268,9 @@ class SplitBlock(nn.Module):
         out: Tensor = way.apply(F.linear(x, weight), self.group)  # type: ignore[no-untyped-call]
         return dropout(out, self.p)
 
+    # --8<-- [end:enter-leave]
+
+    # --8<-- [start:attention]
     def attention(self, y: Tensor) -> Tensor:
         """Softmax attention over this rank's heads; keeps its matrix, as in the paper."""
         qkv = self.enter(y, self.qkv)  # (s, b, 3h/t)
@@ -298,6 +280,8 @@ class SplitBlock(nn.Module):
         P = torch.softmax(torch.bmm(q, k_.mT) * d**-0.5, dim=-1)  # (b·a/t, s, s)
         O = torch.bmm(dropout(P, self.p), v)  # (b·a/t, s, d)
         return self.leave(O.transpose(0, 1).reshape(s, b, -1), self.out)
+
+    # --8<-- [end:attention]
 
     def forward(self, x: Tensor) -> Tensor:
         """``(s, b, h)``, or this rank's rows of it, to the same."""
@@ -332,11 +316,13 @@ PARTS = {
 
 def memory(config: Config, group: Group, *, sequence: bool) -> dict[str, int]:
     """Bytes that a block saves on this rank, by part, in bf16 with dropout."""
+    # --8<-- [start:saved]
     block = SplitBlock(config, group, sequence=sequence, p=0.1, dtype=torch.bfloat16)
     x = torch.randn(config.length, config.batch, config.width, device=config.device)
     x = rows(x.bfloat16(), block).requires_grad_()
     with saved_tensors(block.parameters()) as saved:
         block(x)
+    # --8<-- [end:saved]
     matrices = {"torch.nn.functional.linear": "matrix", "": "matrix"}
     order = {op: iter(parts) for op, parts in PARTS.items()}
     held = Counter[str]()

@@ -1,28 +1,6 @@
 """Why are a block's matrices split by columns first and by rows second?
 
-The question
-    Tensor parallelism splits the two matrices of an MLP, and the projections of attention, among t
-    ranks (Shoeybi et al. 2019). Each may be split by columns or by rows. What does each order send,
-    and are all of them exact?
-
-The model
-    Z = GELU(X A) B with X of s × h, A of h × 4h, B of 4h × h. A ring all-reduce of n elements sends
-    2 (t−1)/t · n from each rank, an all-gather or a reduce-scatter half of that. In units of
-    (t−1)/t · sh elements, a forward and backward:
-
-        A by columns, B by rows      2 + 2      one all-reduce of sh each way
-        A by columns, B by columns   5 + 6      the hidden 4h has to be gathered
-        A by rows, B by rows         6 + 5      the hidden 4h has to be reduced
-        A by rows, B by columns      9 + 9      the hidden 4h has to be all-reduced: GELU needs the sum
-
-The measurement
-    Each order runs on real ranks, in fp64, beside the module in one piece. Every collective is
-    counted with its bytes, for the forward and for the backward. The first order runs once more on a
-    ring of sends that is written by hand, whose bytes are counted hop by hop.
-
-The result
-    All four orders agree with the whole module; columns then rows sends 4 units where rows then
-    columns sends 18, and keeps a quarter of the hidden activations where the latter keeps all.
+The lesson is ``lessons/tensor_parallel_split.en.md`` (中文: ``lessons/tensor_parallel_split.zh.md``).
 """
 
 from __future__ import annotations
@@ -343,6 +321,7 @@ def go(x: Tensor, way: Way) -> Tensor:
 
 # The dimension by which A and B are split, as ``F.linear`` has them (columns are dimension 0), and
 # what is sent: into A, between A and B, behind B.
+# --8<-- [start:orders]
 ORDERS: dict[str, tuple[int, int, Way, Way, Way]] = {
     "column_row": (0, 1, (same, total), (same, same), (total, same)),
     "column_column": (0, 0, (same, total), (gather, scatter), (gather, mine)),
@@ -350,6 +329,7 @@ ORDERS: dict[str, tuple[int, int, Way, Way, Way]] = {
     "row_column": (1, 0, (mine, gather), (total, total), (gather, mine)),
     "ring": (0, 1, (same, ring), (same, same), (ring, same)),
 }
+# --8<-- [end:orders]
 
 
 def part(weight: Tensor, dim: int) -> Tensor:
@@ -363,6 +343,7 @@ def mlp(x: Tensor, A: Tensor, B: Tensor, order: str, seen: list[Tensor] | None =
 
     ``seen`` is told what this rank has in hand, step by step.
     """
+    # --8<-- [start:mlp]
     first, _, enter, between, leave = ORDERS[order]
     steps = [go(x, enter)]
     steps.append(F.linear(steps[-1], A))
@@ -374,6 +355,7 @@ def mlp(x: Tensor, A: Tensor, B: Tensor, order: str, seen: list[Tensor] | None =
         steps.append(F.gelu(steps[-1]))
     steps.append(F.linear(steps[-1], B))
     steps.append(go(steps[-1], leave))
+    # --8<-- [end:mlp]
     if seen is not None:
         seen += [step.detach() for step in steps]
     return steps[-1]
@@ -423,6 +405,7 @@ def gradients(y: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
 
 def counted(forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> dict[str, Any]:
     """The collectives of a forward and of its backward, as ``[kind, bytes]``, and what they gave."""
+    # --8<-- [start:count]
     with collectives.Collectives() as there:
         y = forward()
     with collectives.Collectives() as back:
@@ -431,6 +414,7 @@ def counted(forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> dict[str
         way: [[call.kind, call.nbytes] for call in mode.calls]
         for way, mode in (("forward", there), ("backward", back))
     }
+    # --8<-- [end:count]
     return {"calls": calls, "found": [y.detach(), *grads]}
 
 

@@ -1,29 +1,6 @@
 """How many bytes does a training step send under each ZeRO stage?
 
-The question
-    Sharding saves memory. What does it cost in communication, and do PyTorch's implementations send
-    what the paper (Rajbhandari et al. 2019, §7) says?
-
-The model
-    A model of Ψ parameters on N ranks. A ring reduce-scatter or all-gather of a message of Ψ sends
-    (N−1)/N · Ψ from each rank, and an all-reduce is one after the other, twice as much. In units of
-    (N−1)/N · Ψ:
-
-        data parallel   all-reduce of gradients                                   2
-        stages 1, 2     reduce-scatter of gradients, all-gather of parameters     2
-        stage 3         all-gather for the forward, again for the backward, reduce-scatter   3
-
-    With m micro-batches a step, stage 3 gathers for each of them: 2m + 1.
-
-The measurement
-    Real ranks train a stack of equal matrices. A dispatch mode lists each collective of the third step
-    with the bytes of its message. The ring is executed by hand, what it sends is counted, and each hop
-    notes where in the message the part lies that it sends. Only GPUs with links between them, one for
-    each rank, tell how long it takes.
-
-The result
-    2, 2 and 3, but 3 for PyTorch's stage 1: ZeroRedundancyOptimizer leaves DDP's all-reduce as it is
-    and adds a broadcast of the updated parameters.
+The lesson is ``lessons/zero_traffic.en.md`` (中文: ``lessons/zero_traffic.zh.md``).
 """
 
 from __future__ import annotations
@@ -242,10 +219,12 @@ def reduce_scatter(parts: list[Tensor]) -> list[int]:
     N, rank = dist.get_world_size(), dist.get_rank()
     arriving = torch.empty_like(parts[0])
     sent = []
+    # --8<-- [start:ring-reduce]
     for t in range(N - 1):
         sent.append(pass_on(parts[(rank - t) % N], arriving))
         parts[(rank - t - 1) % N] += arriving
     return sent
+    # --8<-- [end:ring-reduce]
 
 
 def all_gather(parts: list[Tensor]) -> list[int]:
@@ -305,6 +284,7 @@ class ByHand:
 
     def step(self, batch: Tensor) -> None:
         """One step: reduce-scatter the gradients, update one's own part, all-gather the weights."""
+        # --8<-- [start:by-hand]
         N = dist.get_world_size()
         parameters = list(self.module.parameters())
         gradients = torch.autograd.grad(self.module(batch).square().mean(), parameters)
@@ -315,6 +295,7 @@ class ByHand:
         dist.all_gather_single(whole, self.shard.detach())
         for p, new in zip(parameters, whole.split([p.numel() for p in parameters]), strict=True):
             p.data.copy_(new.view_as(p))
+        # --8<-- [end:by-hand]
 
 
 # --- time, on GPUs -------------------------------------------------------------------------------
@@ -365,6 +346,7 @@ def accumulate(trainer: zero.Wrapped, batches: Tensor, *, keep: bool) -> None:
     With ``keep`` FSDP leaves its parameters gathered between micro-batches.
     """
     module = trainer.module
+    # --8<-- [start:micro-batches]
     for i, batch in enumerate(batches):
         last = i == len(batches) - 1
         context: AbstractContextManager[None] = nullcontext()
@@ -375,6 +357,7 @@ def accumulate(trainer: zero.Wrapped, batches: Tensor, *, keep: bool) -> None:
             context = module.no_sync()
         with context:
             (module(batch).square().mean() / len(batches)).backward()
+    # --8<-- [end:micro-batches]
     trainer.optimizer.step()
     trainer.optimizer.zero_grad()
 
