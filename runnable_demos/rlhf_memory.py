@@ -356,11 +356,11 @@ class Stage:
     def look(self) -> None:
         """Note what is there, and whether it is all that there is."""
         self.seen.append({name: role.held() for name, role in self.roles.items()})
+        # --8<-- [start:ledger]
         models = [
             [r.weights, [w.grad for w in r.weights], r.states(), r.counters()]
             for r in self.roles.values()
         ]
-        # --8<-- [start:ledger]
         known = storage_bytes([models, list(self.kept.values()), self.cache])
         self.closes &= known == self.live.current
         # --8<-- [end:ledger]

@@ -68,9 +68,9 @@ class Trainer:
             for w, m in zip(self.weights, self.masters, strict=True):
                 m.grad = gradient(w).float()
 
-    # --8<-- [start:update]
     def update(self) -> None:
         """Step, and set the gradients to None."""
+        # --8<-- [start:update]
         if len(self.optimizers) > 1:
             for w, m, optimizer in zip(self.weights, self.masters, self.optimizers, strict=True):
                 m.grad = gradient(w).float()
@@ -81,9 +81,9 @@ class Trainer:
         if self.masters:
             with torch.no_grad():
                 torch._foreach_copy_(self.weights, self.masters)
-        # --8<-- [end:update]
         for p in (*self.weights, *self.masters):
             p.grad = None
+        # --8<-- [end:update]
 
     def gradients(self) -> list[Tensor]:
         """Every gradient that is held."""
@@ -123,8 +123,8 @@ class Breakdown:
 def breakdown(trainer: Trainer, tokens: Tensor) -> Breakdown:
     """Measure the second step of a new trainer: Adam's state appears in the first."""
     trainer.backward(tokens)
-    # --8<-- [start:held]
     trainer.update()
+    # --8<-- [start:held]
     with LiveMemory(model=trainer.model, inputs=tokens) as live:
         live.register("optimizer", [trainer.masters, trainer.moments()])
         start = len(live.timeline)
@@ -134,9 +134,9 @@ def breakdown(trainer: Trainer, tokens: Tensor) -> Breakdown:
             "weights": storage_bytes(trainer.weights),
             "gradients": storage_bytes(trainer.gradients()),
             "master": storage_bytes(trainer.masters),
-            # --8<-- [end:held]
             "moments": storage_bytes(trainer.moments()),
         }
+        # --8<-- [end:held]
         live.reset_peak()
         trainer.update()
     numbers = sum(w.numel() for w in trainer.weights)
