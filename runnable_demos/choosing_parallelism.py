@@ -1,27 +1,6 @@
 """How do you divide a model among many devices, and what does each way hold and send?
 
-The question
-    Tensor (TP), context (CP), pipeline (PP), expert (EP) and data parallelism (DP) multiply to the number
-    of devices. Each divides something else and talks to other ranks. Which product fits, and what is it worth?
-
-The model
-    A Llama-style layer with sequence parallelism and no dropout. On a rank, with n = dp·cp and ZeRO-1:
-
-        states        (P + G) · Ψ_r + O · Ψ_r / n      Ψ_r = L/pp · (matrices/tp + norms), experts/ep
-        activations   layer · L/pp / (tp·cp) · in flight, min(m, pp) on the first stage
-        sent by TP    m · L/pp · 10 · (s/cp)·h · (tp−1)/tp, and an all-reduce of the norms' gradients
-        sent by CP    m · L/pp · 6 · s·(keys/tp) · (cp−1)/cp
-        sent by EP    m · L/pp · 4 · s·k·h · (ep−1)/ep        tokens there and back, both ways
-        sent by PP    m · s·h/(tp·cp), forward and backward
-        sent by DP    (G + P) · Ψ_r · (n−1)/n              experts: n/ep in place of n
-
-The measurement
-    Four real ranks train a small Transformer divided in five ways. All bytes held, and all bytes sent
-    in each group, are read off and compared with these formulas, gradients with those of one rank.
-    The chooser evaluates the same formulas for a 70B model on 64 GPUs.
-
-The result
-    The formulas to the byte. Which plan is the fastest turns on whether data-parallel traffic is hidden.
+The lesson is ``lessons/choosing_parallelism.en.md`` (中文: ``lessons/choosing_parallelism.zh.md``).
 """
 
 from __future__ import annotations
@@ -226,6 +205,7 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        # --8<-- [start:traffic]
         if func.namespace == "c10d":
             boxed = next(a for a in args if isinstance(a, torch.ScriptObject))
             group = Group.unbox(boxed)
@@ -234,6 +214,7 @@ class Traffic(TorchDispatchMode):
             whole = max(t.nbytes for t in tensors if isinstance(t, Tensor))
             turns = {"send": n, "recv_": 0, "allreduce_": 2 * (n - 1)}.get(name, n - 1)
             self.sent[self.names[group.group_name]] += whole * turns // n
+        # --8<-- [end:traffic]
         return func(*args, **(kwargs or {}))
 
 

@@ -59,6 +59,7 @@ def states(job: Job, plan: Plan) -> float:
     return total
 
 
+# --8<-- [start:activations]
 def layer(job: Job, plan: Plan) -> float:
     """Bytes that a layer saves on a rank for one micro-batch."""
     heads, h = job.heads * job.depth, job.width
@@ -72,6 +73,10 @@ def activations(job: Job, plan: Plan) -> float:
     return layer(job, plan) * job.layers / plan.pp * min(job.batch // plan.dp, plan.pp)
 
 
+# --8<-- [end:activations]
+
+
+# --8<-- [start:sent]
 def sent(job: Job, plan: Plan) -> dict[str, float]:
     """Bytes that a rank of the first stage sends in a step, by group."""
     m, depth, e = job.batch // plan.dp, job.layers / plan.pp, job.element
@@ -90,6 +95,9 @@ def sent(job: Job, plan: Plan) -> dict[str, float]:
         "dp": both * dense * ring[n],
         "edp": both * experts * ring[n // plan.ep],
     }
+
+
+# --8<-- [end:sent]
 
 
 # --- the chooser ---------------------------------------------------------------------------------
@@ -164,10 +172,12 @@ def cost(job: Job, plan: Plan) -> Cost:
     compute = 6 * active * job.length / plan.cp / FLOPS  # of a micro-batch on a stage
     traffic = (time["tp"] + time["cp"] + time["ep"]) / m
     slot = compute + traffic
+    # --8<-- [start:price]
     data = time["dp"] + time["edp"]
     hidden = min(data, slot * (m if plan.zero == 3 else 1))
     bubble = (plan.pp - 1) * slot
     return Cost(m * compute, bubble, m * traffic, data + 2 * time["pp"], hidden)
+    # --8<-- [end:price]
 
 
 def step(job: Job, plan: Plan, *, hide: bool) -> float:
