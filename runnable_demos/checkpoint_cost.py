@@ -1,26 +1,6 @@
 """What does recompute cost, in FLOPs and in time, and as a share of what?
 
-The question
-    "One extra forward" is 100% of a forward and 33% of a step. When is it less, when more?
-
-The model
-    A forward of F FLOPs. The backward of a linear layer makes two products of the forward's size,
-    for the gradients of its input and its weight: 2F, a step of 3F. Recompute repeats r ≤ F:
-
-        overhead = r / (F + backward)
-
-    r is less than F where recompute stops early, where a segment is left alone, and where a segment
-    needs no gradient; the backward is less than 2F where weights are frozen.
-    MFU counts F + backward over time × peak, HFU counts r as well: HFU / MFU = 1 + overhead.
-
-The measurement
-    Counted products of real calls, on fake tensors, so that a block has a real model's size.
-    Three counts: the forward, a step, a step with checkpoints. Time is taken on real tensors of a
-    block with the same proportions; it is another matter.
-
-The result
-    1/3 for everything; less by the last product of each segment with PyTorch's early stop;
-    1/2 with frozen weights; nothing for segments below the first trained one.
+The lesson is ``lessons/checkpoint_cost.en.md`` (中文: ``lessons/checkpoint_cost.zh.md``).
 """
 
 from __future__ import annotations
@@ -222,10 +202,12 @@ class Account:
 
 def account(plain: Forward, checkpointed: Forward, x: Tensor) -> Account:
     """Count a step of ``plain`` on ``x``, and the same with checkpoints."""
+    # --8<-- [start:account]
     forward = count_flops(lambda: plain(x))
     step = count_flops(lambda: plain(x).sum().backward())
     again = count_flops(lambda: checkpointed(x).sum().backward())
     return Account(forward, step - forward, again - step)
+    # --8<-- [end:account]
 
 
 def segmented(layers: Sequence[nn.Module], k: int, x: Tensor) -> Account:
@@ -234,6 +216,7 @@ def segmented(layers: Sequence[nn.Module], k: int, x: Tensor) -> Account:
     return account(partial(run_layers, layers), partial(run_segments, layers, lengths), x)
 
 
+# --8<-- [start:lora]
 class LoRALayer(nn.Module):
     """A frozen linear layer with a trained product of two thin ones beside it, then ReLU."""
 
@@ -246,6 +229,9 @@ class LoRALayer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """``(B, d)`` to ``(B, d)``."""
         return F.relu(self.base(x) + self.up(self.down(x)))
+
+
+# --8<-- [end:lora]
 
 
 def linear_accounts(config: Config) -> dict[str, Account]:
@@ -399,12 +385,14 @@ def time_overhead(config: Config) -> float:
     def taken(forward: Forward) -> float:
         return seconds(lambda: forward(x).sum().backward(), config.device)
 
+    # --8<-- [start:time]
     plain = partial(run_layers, blocks)
     # As PyTorch does it by default, the generator's state kept and set again.
     each = partial(run_segments, blocks, (1,) * len(blocks), preserve_rng_state=True)
     taken(plain), taken(each)  # the first calls initialise
     times = [(taken(plain), taken(each)) for _ in range(config.repeats)]
     return median(t for _, t in times) / median(t for t, _ in times) - 1
+    # --8<-- [end:time]
 
 
 SETTINGS = (
