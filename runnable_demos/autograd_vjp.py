@@ -1,29 +1,6 @@
 """What does autograd build, and what does each way through it cost: a VJP, a JVP, a Hessian-vector product?
 
-The question
-    One backward gives the gradient with respect to billions of weights. Why is that not billions of
-    times as dear as the forward, what does it keep, and why not go forwards, where nothing is kept?
-
-The model
-    ``L`` layers ``x ← tanh(W x)`` of width ``h`` on ``B`` rows; a forward is ``L`` products, F = 2 B h² L
-    FLOPs. With J the Jacobian (how each output moves with each input):
-
-        JVP   J v     goes along with the forward:  one more product a layer for a tangent of x,
-                      a second one for tangents of the weights (PyTorch runs both, one of them by
-                      zeros where only x has a tangent); nothing is kept
-        VJP   Jᵀ u    goes back through the graph:  one product a layer for the gradient of x,
-                      a second one for that of the weight; each layer's output is kept until then
-
-    A scalar loss has one row in its Jacobian and P columns: one VJP, or P JVPs.
-
-The measurement
-    Products that really run (``FlopCounterMode``), storages that are really alive (``LiveMemory``), on
-    ``torch.autograd`` and ``torch.func`` themselves. Element-wise work counts as no FLOPs.
-
-The result
-    A backward is two forwards, whatever P; it holds one activation a layer. A JVP costs as much and holds
-    the same few tensors at any depth. A Hessian-vector product is three gradients' FLOPs; what it
-    holds is two, three or six activations a layer, by the way it is written.
+The lesson is ``lessons/autograd_vjp.en.md`` (中文: ``lessons/autograd_vjp.zh.md``).
 """
 
 from __future__ import annotations
@@ -184,6 +161,7 @@ TINY = (2, 4)
 Function = Callable[..., Any]
 
 
+# --8<-- [start:net]
 def net(x: Tensor, *weights: Tensor) -> Tensor:
     """``(B, h)`` through the layers."""
     for W in weights:
@@ -194,6 +172,9 @@ def net(x: Tensor, *weights: Tensor) -> Tensor:
 def loss(x: Tensor, *weights: Tensor) -> Tensor:
     """The sum of squares of the outputs."""
     return net(x, *weights).square().sum()
+
+
+# --8<-- [end:net]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +297,7 @@ def add_flops(p: Problem, found: Mechanisms) -> None:
     forward = count_flops(lambda: net(x, *weights))
     of_input = lambda x: net(x, *weights)  # noqa: E731
     of_weights = lambda *w: net(x, *w)  # noqa: E731
+    # --8<-- [start:ways]
     ways: dict[str, Function] = {
         "vjp_input": lambda: vjp(of_input, x)[1](p.u),
         "vjp_weights": lambda: vjp(of_weights, *weights)[1](p.u),
@@ -323,6 +305,7 @@ def add_flops(p: Problem, found: Mechanisms) -> None:
         "jvp_input": lambda: jvp(of_input, (x,), (p.u,)),
         "jvp_all": lambda: jvp(net, (x, *weights), (p.u, *p.directions)),
     }
+    # --8<-- [end:ways]
     for name, way in ways.items():
         found[name] = (count_flops(way) - forward) / forward
     with ProductsByZero() as zeros:
@@ -401,6 +384,7 @@ def reverse_over_reverse(p: Problem) -> Sequence[Tensor]:
     return torch.autograd.grad(gradients, weights, p.directions)
 
 
+# --8<-- [start:hvp]
 def forward_over_reverse(p: Problem) -> Sequence[Tensor]:
     """HVP: a JVP along a VJP, whose way back runs when its level is closed and so records no graph."""
 
@@ -409,6 +393,9 @@ def forward_over_reverse(p: Problem) -> Sequence[Tensor]:
         return back(torch.ones_like(value), retain_graph=False)  # type: ignore[no-any-return]
 
     return jvp(gradients, p.weights, p.directions)[1]  # type: ignore[no-any-return]
+
+
+# --8<-- [end:hvp]
 
 
 def forward_over_grad(p: Problem) -> Sequence[Tensor]:
