@@ -1,27 +1,6 @@
 """How much does a Llama-style layer save for its backward, and where does 34 go?
 
-The question
-    RMSNorm, rotary positions, grouped queries, SwiGLU, no dropout, a fused attention kernel:
-    what replaces sbh(34 + 5as/h) for ``b`` sequences of ``s`` tokens?
-
-The model
-    Per token, in elements of 2 bytes: the two norms' inputs and outputs 4h, Q and O 2h, K and V
-    2gd, and SwiGLU's gate, silu(gate), up and their product 4f, so
-
-        A = sb (12h + 4gd + 8f + 4a + 8) bytes
-
-    with width ``h``, ``a`` heads of ``d``, ``g`` key-value heads, SwiGLU's width ``f``;
-    4a is the fp32 logsumexp, 8 the norms' two fp32 numbers. Without a fused attention kernel, add
-    2as²b for softmax's output, and K and V come copied for every query head.
-
-The measurement
-    The bytes that autograd saves, at sizes that differ in one factor; coefficients are solved from
-    the differences and then predict another size. Fake tensors serve for the real models.
-
-The result
-    The coefficients above, to the byte, where each norm is one fused kernel. ``F.rms_norm`` on the
-    CPU and the norm of Hugging Face's Llama go step by step in fp32 and save more: 24h and 20h in
-    place of 12h. A layer of Llama 2 7B saves more than 34 sbh in every case.
+The lesson is ``lessons/activation_llama.en.md`` (中文: ``lessons/activation_llama.zh.md``).
 """
 
 from __future__ import annotations
@@ -233,6 +212,7 @@ def norm(size: Size, variant: Variant) -> nn.Module:
 
 def stack_bytes(size: Size, s: int, variant: Variant = DEFAULT) -> int:
     """Bytes that all ``L`` layers save, batch 1; one set of weights serves all of them."""
+    # --8<-- [start:stack]
     with fake():
         block = LlamaBlock(size, variant)
         tables = rotary(s, size.h // size.a, variant.dtype)
@@ -241,6 +221,7 @@ def stack_bytes(size: Size, s: int, variant: Variant = DEFAULT) -> int:
             for _ in range(size.L):
                 x = block(x, *tables)
         return saved.bytes
+    # --8<-- [end:stack]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +245,7 @@ def solve(b: int, s: int, variant: Variant = DEFAULT) -> Coefficients:
     def measure(s: int = s, b: int = b, **changes: int) -> int:
         return llama_layer_bytes(replace(size, **changes), b, s, variant)
 
+    # --8<-- [start:solve]
     base = measure()
     gate = (measure(f=2 * size.f) - base) / (s * b * size.f)
     keys = (measure(g=2 * size.g) - base) / (s * b * gd)
@@ -274,6 +256,7 @@ def solve(b: int, s: int, variant: Variant = DEFAULT) -> Coefficients:
     heads = (short - squares * a * s * s * b) / (a * s * b)
     wider = measure(h=2 * h, a=2 * a) - base
     hidden = (wider - heads * a * s * b - squares * a * s * s * b) / (s * b * h)
+    # --8<-- [end:solve]
 
     def predict(tokens: float, s: int, b: int, h: int, f: int, a: int, gd: int) -> float:
         linear = hidden * h + gate * f + keys * gd + heads * a + tokens

@@ -109,6 +109,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(…, h)`` to ``(…, h)``."""
+        # --8<-- [start:norm]
         if self.how == "fused":
             norm = cast(Callable[..., Tensor], FusedRMSNorm.apply)
             return norm(x, self.weight, self.eps)
@@ -117,6 +118,7 @@ class RMSNorm(nn.Module):
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         return self.weight * wide.to(x.dtype)
+        # --8<-- [end:norm]
 
 
 def rotary(s: int, d: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
