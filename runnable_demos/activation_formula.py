@@ -1,24 +1,6 @@
 """Is a Transformer layer's activation memory really sbh(34 + 5as/h) bytes?
 
-The question
-    Korthikanti et al. 2022, equation 1, for one layer of GPT in 16 bits with dropout:
-    ``s`` tokens, ``b`` sequences, width ``h``, ``a`` heads. Does PyTorch save just that?
-
-The model
-    In units of sbh bytes, and of as²b bytes for what grows with s²:
-
-        attention  input 2, Q and K 4, V 2, projection's input 2, dropout's mask 1       = 11
-                   softmax 2, its dropout's mask 1, the dropped softmax 2          = 5 (as²b)
-        MLP        input 2, GELU's input 8, second Linear's input 8, dropout's mask 1    = 19
-        two norms  their inputs 2 + 2                                                    = 4
-
-The measurement
-    A block in the paper's layout ``(s, b, h)``, with boolean dropout masks. The bytes that autograd
-    saves are read at sizes that differ in one factor, and the coefficients are solved from the
-    differences; nobody tells them. Fake tensors serve for GPT-3's size; a real run agrees.
-
-The result
-    34 and 5, and 8 bytes a token besides: the norms' statistics, which the paper leaves out.
+The lesson is ``lessons/activation_formula.en.md`` (中文: ``lessons/activation_formula.zh.md``).
 """
 
 from __future__ import annotations
@@ -180,11 +162,13 @@ def solve(shape: Shape, variant: Departures = PAPER, part: PaperPart = PaperBloc
 
     Twice the heads in the same width change as²b alone, and then twice the width sbh alone.
     """
+    # --8<-- [start:solve]
     s, b, h, a = shape.s, shape.b, shape.h, shape.a
     base = paper_layer_bytes(shape, variant, part)
     as2b = (paper_layer_bytes(replace(shape, a=2 * a), variant, part) - base) / (a * s * s * b)
     sbh = (paper_layer_bytes(replace(shape, h=2 * h), variant, part) - base) / (s * b * h)
     sb = (base - sbh * s * b * h - as2b * a * s * s * b) / (s * b)
+    # --8<-- [end:solve]
     s, b = 3 * s, 2 * b  # a size that has not been looked at
     predicted = s * b * (sbh * h + as2b * a * s + sb)
     return Coefficients(

@@ -76,6 +76,7 @@ class PaperAttention(nn.Module):
 
     def core(self, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
         """Scores, causal mask, softmax, dropout, product with V."""
+        # --8<-- [start:core]
         s, d = Q.shape[1:]
         above = torch.ones(s, s, dtype=torch.bool, device=Q.device).triu(1)
         if self.variant.masked_fill:
@@ -84,6 +85,7 @@ class PaperAttention(nn.Module):
             mask = torch.zeros(s, s, dtype=Q.dtype, device=Q.device).masked_fill(above, -math.inf)
             S = torch.baddbmm(mask, Q, K.mT, alpha=1 / math.sqrt(d))  # (b·a, s, s)
         return torch.bmm(drop(torch.softmax(S, -1), self.variant.dropout), V)
+        # --8<-- [end:core]
 
     def fused(self, Q: Tensor, K: Tensor, V: Tensor, b: int) -> Tensor:
         """PyTorch's own kernel, which wants ``(b, a, s, d)``."""
@@ -132,6 +134,7 @@ def paper_layer_bytes(
 
     On fake tensors, unless ``real`` names a device. The input is itself computed, as between layers.
     """
+    # --8<-- [start:layer-bytes]
     with nullcontext() if real else fake():
         with torch.device(real or "cpu"):
             module = part(shape, variant)
@@ -140,6 +143,7 @@ def paper_layer_bytes(
         with saved_tensors(exclude=module.parameters()) as saved:
             module(x)
         return saved.bytes
+    # --8<-- [end:layer-bytes]
 
 
 def repeated(layers: int) -> PaperPart:
