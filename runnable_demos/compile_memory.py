@@ -1,25 +1,6 @@
 """What does ``torch.compile`` keep between forward and backward, and what can its memory budget give up?
 
-The question
-    In eager mode each operator saves what its own derivative needs. The compiler has forward and backward
-    in one graph, and a partitioner chooses which values cross. What does it keep, and at which price?
-
-The model
-    A SwiGLU MLP with its RMSNorm as Hugging Face writes it, and the residual. In multiples of its bf16
-    input, of s tokens of width h, with an inner width of f:
-
-        x 1   x in fp32 2   normalized 1   scaled 1   gate, silu, up, product f/h each
-
-    The min-cut partitioner may run an element-wise operator again in the backward, where it is fused into
-    the kernel that needs it, and by default not a product. ``torch._functorch.config.activation_memory_budget``
-    below one gives up more, down to the inputs alone at zero.
-
-The measurement
-    Graphs that AOTAutograd really makes, on a CPU, run operator by operator in place of the compiler's kernels:
-    bytes saved for the backward by autograd's own hooks, FLOPs of products counted, and the names of what
-    crosses read off both graphs. At the size of a Llama 3 8B layer on fake tensors; a small one on real tensors
-    compares the gradients bit by bit.
-    On a GPU: what the real compiler allocates, and what its CUDA graphs hold apart.
+The lesson is ``lessons/compile_memory.en.md`` (中文: ``lessons/compile_memory.zh.md``).
 """
 
 from __future__ import annotations
@@ -219,12 +200,16 @@ aten = torch.ops.aten
 Function = Callable[..., Tensor]
 
 
+# --8<-- [start:mlp]
 def mlp(x: Tensor, w: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
     """RMSNorm step by step, SwiGLU, residual: ``(s, h)`` to ``(s, h)``."""
     x32 = x.float()
     rms = torch.rsqrt(x32.pow(2).mean(-1, keepdim=True) + 1e-5)
     scaled = w * (x32 * rms).to(x.dtype)
     return x + (F.silu(scaled @ gate) * (scaled @ up)) @ down
+
+
+# --8<-- [end:mlp]
 
 
 def operands(tokens: int, width: int, inner: int, device: str = "cpu") -> list[Tensor]:
@@ -234,6 +219,7 @@ def operands(tokens: int, width: int, inner: int, device: str = "cpu") -> list[T
     return [t.mul_(t.shape[0] ** -0.5).requires_grad_() for t in drawn]
 
 
+# --8<-- [start:compiled]
 class Compiled:
     """A function as AOTAutograd compiles it, but for the kernels: its graphs run operator by operator."""
 
@@ -254,6 +240,9 @@ class Compiled:
             return self.function(*args)
 
 
+# --8<-- [end:compiled]
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Bytes saved for the backward, and FLOPs of a step."""
@@ -264,12 +253,14 @@ class Cost:
 
 def cost(function: Function, args: Sequence[Tensor], kept_anyway: Sequence[Tensor]) -> Cost:
     """Both of one function, whose input is itself computed, as between layers."""
+    # --8<-- [start:cost]
     x = args[0] * 1.0
     with saved_tensors(exclude=kept_anyway) as saved:
         y = function(x, *args[1:])
     torch.autograd.grad(y, x, torch.ones_like(y))  # compiles the backward
     step = lambda: function(*args).backward(torch.ones_like(args[0]))  # noqa: E731 - one use
     return Cost(saved.bytes, count_flops(step))
+    # --8<-- [end:cost]
 
 
 def ways(function: Function) -> dict[str, Function]:
@@ -301,11 +292,13 @@ def base(node: fx.Node) -> fx.Node:
 
 def crossing(compiled: Compiled) -> dict[str, str]:
     """For each value: kept for the backward, run again in it, or not needed there."""
+    # --8<-- [start:crossing]
     forward, backward = compiled.graphs
     made = {node.name: node for node in forward.graph.nodes}
     wanted = [node for node in backward.graph.nodes if node.users]
     kept = {base(made[n.name]).name for n in wanted if n.op == "placeholder" and n.name in made}
     again = {n.name for n in wanted if n.op == "call_function"} - kept
+    # --8<-- [end:crossing]
     return {
         name: "kept" if node in kept else "again" if node in again else "unused"
         for node, name in NAMES.items()
