@@ -142,6 +142,26 @@ def test_a_wide_formula_in_a_line_scrolls_in_its_own_box(visit: Open) -> None:
     assert page.evaluate(OVER) <= 0
 
 
+def test_a_table_that_does_not_fit_becomes_rows(visit: Open) -> None:
+    """On a phone each cell shows its column's head, roles keep the table; with room and on paper it is set as one."""
+    page = visit("cards/memory-budget/", phone=True, mode="en")
+    page.set_viewport_size({"width": 320, "height": 844})
+    table = page.locator(".pd-half:lang(en) table.pd-rows").first
+    heads = table.locator("thead th").all_text_contents()
+    cells = table.locator("tbody tr").first.locator("td")
+    assert cells.locator(".pd-column").all_inner_texts() == [
+        each.strip() for each in heads if each.strip()
+    ]
+    assert len({cells.nth(i).bounding_box()["x"] for i in range(cells.count())}) == 1
+    assert table.get_attribute("role") == "table"
+    assert table.locator("[role=columnheader]").count() == len(heads)
+    page.emulate_media(media="print")
+    assert not table.locator(".pd-column").first.is_visible()
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1200, "height": 844})
+    page.locator("table.pd-rows:visible").first.wait_for(state="detached")
+
+
 @pytest.mark.parametrize(
     "path", ["", "cards/adafactor/", "study/", "404.html", "handbook#card-adafactor"]
 )
