@@ -1,34 +1,6 @@
 """Where should checkpoints stand when boundaries and layers weigh differently, or unequally?
 
-The question
-    √L takes for granted that a checkpoint and what a layer saves are of one size, that all layers
-    are equal, and that segments are. Drop the three, one after another.
-
-The model
-    A boundary weighs ``a`` bytes, what a layer adds to the rebuilt segment ``b``:
-
-        peak = a·L/k + b·k,   k = √(aL/b),   2√(abL)
-
-    With lengths n_i of one's choosing, make i·a + n_i·b the same for all i: √(2abL).
-    With layers of unequal size, layer l returning o_l bytes, a segment from p to q costs
-
-        c(p, q) = max over p < l ≤ q of  o_{p+1} + … + o_l + 2·o_l
-
-    (rebuilt up to l, the gradient that comes in, and what is being made), and the peak is the
-    largest sum of one segment's cost and of all boundaries up to its own.
-
-The algorithm
-    For a peak P, let f(q) be the fewest bytes of boundaries with which the layers before q can be
-    cut: f(q) = min of f(p) + o_p over the p with f(p) + o_p + c(p, q) ≤ P. Fewer bytes are never
-    worse for what follows, so this is exact, and the lowest P that reaches L is the optimum.
-
-The measurement
-    Live peaks of real steps: for four kinds of layers with b/a from 1/2 to 9, over all k; for
-    decreasing lengths; for pyramids that narrow or widen. The algorithm against all ways to cut.
-
-The result
-    The best k moves as √(a/b); decreasing lengths save more; in a pyramid the best cuts are
-    nowhere near equal, and the peaks are those foretold, to the byte.
+The lesson is ``lessons/checkpoint_weighted.en.md`` (中文: ``lessons/checkpoint_weighted.zh.md``).
 """
 
 from __future__ import annotations
@@ -307,6 +279,7 @@ def decreasing_segments(layers: int, weight: float) -> tuple[int, ...]:
         peak += 0.5
 
 
+# --8<-- [start:cost]
 def segment_cost(sizes: Sequence[int], start: int, stop: int) -> int:
     """c(start, stop): bytes at the fullest moment of a segment's backward, beside the boundaries."""
     rebuilt = list(accumulate(sizes[start + 1 : stop + 1]))
@@ -322,9 +295,13 @@ def foretell(sizes: Sequence[int], lengths: Sequence[int]) -> int:
     return peak
 
 
+# --8<-- [end:cost]
+
+
 def cut(sizes: Sequence[int], peak: int) -> tuple[int, ...] | None:
     """Lengths whose peak is at most ``peak`` bytes; None where there are none."""
     layers = len(sizes) - 1
+    # --8<-- [start:cut]
     held = {0: 0}  # f
     before: dict[int, int] = {}
     for stop in range(1, layers + 1):
@@ -340,6 +317,7 @@ def cut(sizes: Sequence[int], peak: int) -> tuple[int, ...] | None:
     cuts = [layers]
     while cuts[-1] > 0:
         cuts.append(before[cuts[-1]])
+    # --8<-- [end:cut]
     return tuple(b - a for a, b in pairwise(reversed(cuts)))
 
 
@@ -366,6 +344,7 @@ def all_cuts(layers: int) -> Iterator[tuple[int, ...]]:
 
 def agrees_with_brute_force(cases: int, seed: int) -> bool:
     """Whether ``best_cut`` is as low as the lowest of all cuts, for random sizes of 1 to 9 layers."""
+    # --8<-- [start:brute-force]
     draw = random.Random(seed)
     for _ in range(cases):
         layers = draw.randint(1, 9)
@@ -374,6 +353,7 @@ def agrees_with_brute_force(cases: int, seed: int) -> bool:
         if foretell(sizes, best_cut(sizes)) != lowest:
             return False
     return True
+    # --8<-- [end:brute-force]
 
 
 # --- what is measured ----------------------------------------------------------------------------
