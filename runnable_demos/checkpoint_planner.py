@@ -1,29 +1,6 @@
 """Which layers should a stack of unequal layers recompute, so that a step fits in a byte budget?
 
-The question
-    ``N`` layers of different widths; some runs of layers (*segments*) are checkpointed, the others keep what they save.
-    Among all such plans, which one repeats the fewest FLOPs while the step's peak stays within the budget?
-
-The model
-    A segment in isolation has four facts: the bytes that it holds between its forward and its backward,
-    the peaks of its forward and of its backward, and the FLOPs that it repeats.
-    All of them are profiled on fake tensors, so nothing is allocated.
-    In a whole stack the segments before it add what they hold, and nothing else:
-
-        forward peak  = max over t of  Σ_{i<t} held_i + forward_t
-        backward peak = max over t of  Σ_{i<t} held_i + backward_t
-
-    since the backward runs from the end and has freed all that came after.
-
-The algorithm
-    A label at layer i is (bytes held, peak so far, FLOPs repeated so far) of one plan for the layers before i.
-    A label is dropped when another is at least as good in all three; what is left at N is the exact frontier.
-
-The measurement
-    The plan is applied to real tensors and the live peak is read. It is the predicted one, to the byte.
-    Beside it stand a segment for each layer, equal segments of √N layers, and PyTorch's own
-    ``activation_memory_budget`` (the min-cut partitioner of AOTAutograd), once with the stack as one graph,
-    whose backward returns the gradients of all weights at once, and once with a graph for each layer.
+The lesson is ``lessons/checkpoint_planner.en.md`` (中文: ``lessons/checkpoint_planner.zh.md``).
 """
 
 from __future__ import annotations
@@ -210,6 +187,7 @@ class Forecast:
     flops: int
 
 
+# --8<-- [start:forecast]
 def forecast(plan: Plan, profiles: Profiles) -> Forecast:
     """The peak of a step under ``plan`` and what it repeats, from the profiles of its segments."""
     held = peak = flops = 0
@@ -219,6 +197,9 @@ def forecast(plan: Plan, profiles: Profiles) -> Forecast:
         held += cost.held
         flops += cost.flops
     return Forecast(peak, flops)
+
+
+# --8<-- [end:forecast]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +230,7 @@ def frontier(layers: int, profiles: Profiles) -> tuple[tuple[Plan, Forecast], ..
     ending: list[list[Segment]] = [[] for _ in range(layers + 1)]
     for segment in sorted(profiles):
         ending[segment.stop].append(segment)
+    # --8<-- [start:frontier]
     for stop in range(1, layers + 1):
         labels[stop] = _pareto(
             [
@@ -267,6 +249,7 @@ def frontier(layers: int, profiles: Profiles) -> tuple[tuple[Plan, Forecast], ..
                 for before in labels[segment.start]
             ]
         )
+    # --8<-- [end:frontier]
     found: list[tuple[Plan, Forecast]] = []
     for label in labels[layers]:  # by rising FLOPs
         if not found or label.peak < found[-1][1].peak:
@@ -337,6 +320,7 @@ class UnevenBlock(nn.Module):
         return y
 
 
+# --8<-- [start:apply]
 def apply_plan(layers: Sequence[nn.Module], plan: Plan, x: Tensor) -> Tensor:
     """The forward pass of the stack under ``plan``."""
     for segment in plan:
@@ -347,6 +331,9 @@ def apply_plan(layers: Sequence[nn.Module], plan: Plan, x: Tensor) -> Tensor:
             else step(x)
         )
     return x
+
+
+# --8<-- [end:apply]
 
 
 @dataclass(frozen=True, slots=True)
