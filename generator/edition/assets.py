@@ -38,9 +38,12 @@ PAGE_SCRIPTS = {
     "study.js": ("progress.js", "study.js"),
     "card.js": ("beside.js", "depth.js", "followups.js"),
     "lost.js": ("lost.js",),
+    "rows.js": ("rows.js",),
+    "filter.js": ("filter.js",),
+    "report.js": ("report.js",),
 }
 """Not of use on every page, each file with its parts; ``main.html`` loads them where they are."""
-PAGE_STYLES = ("study.css",)
+PAGE_STYLES = ("study.css", "graph.css", "documents.css", "rows.css")
 """Likewise."""
 PAGE_WORDS: Mapping[str, tuple[str, ...]] = {
     "study.js": ("study", "item_kinds", "ratings", "scores")

@@ -666,6 +666,12 @@ def _told(found: Setting | Derived | None) -> object:
     ]
 
 
+def input_rows(calculations: Iterable[Derived]) -> list[InputRow]:
+    """All that goes into some calculations, each once: they share most of it."""
+    inputs = {str(each.name): each for found in calculations for each in found.inputs}
+    return [input_row(each) for each in inputs.values()]
+
+
 def input_row(each: Input) -> InputRow:
     """What a reader sees of an input of a calculation."""
     about: Text | None

@@ -20,7 +20,7 @@ from generator.cards.model import Card
 from generator.documents import program
 from generator.documents.lessons import without_marks
 from generator.edition import documents
-from generator.edition.edition import Edition, input_row, line
+from generator.edition.edition import Edition, input_rows, line
 from generator.edition.figure_table import figure_rows, part_rows
 from generator.edition.opening import opening
 from generator.edition.pictures import picture, table_address
@@ -479,7 +479,7 @@ _HELPERS: Mapping[str, object] = {
     "percent": percent,
     "handbook": False,
     "of_demo": False,
-    "input_row": input_row,
+    "input_rows": input_rows,
     "line": line,
     "localise": localise,
     "report_form": report_form,
