@@ -131,9 +131,9 @@ CASES = {
         '<div class="pd-scroll" tabindex="0"><table><thead><tr><th>a</th><th align="right">b</th></tr>'
         '</thead><tbody><tr><td>1</td><td align="right">2</td></tr></tbody></table></div>',
     ),
-    "code is highlighted": (
+    "code is highlighted, but for what looks like text": (
         "```python\nx = 1\n```",
-        '<pre class="highlight" tabindex="0"><code><span class="n">x</span> <span class="o">=</span> '
+        '<pre class="highlight" tabindex="0"><code>x <span class="o">=</span> '
         '<span class="mi">1</span></code></pre>',
     ),
     "code of no language": (

@@ -478,6 +478,10 @@ def _cell(tag: str, token: Token) -> str:
     return f'<{tag} align="{align}">' if align else f"<{tag}>"
 
 
+_LIKE_TEXT = re.compile(r'<span class="[nw]">([^<]*)</span>')
+"""A name or space in a listing: each third mark of it, and styled as what stands unmarked."""
+
+
 def source(text: str, language: str) -> Markup:
     """A listing that stands by itself."""
     return sanitised(code(text, language))
@@ -487,7 +491,7 @@ def code(text: str, language: str) -> str:
     """Highlighted code, not yet sanitised; plain where the language is unknown."""
     try:
         lexer = get_lexer_by_name(language)
-        inner = highlight(text, lexer, HtmlFormatter(nowrap=True))
+        inner = _LIKE_TEXT.sub(r"\1", highlight(text, lexer, HtmlFormatter(nowrap=True)))
     except ClassNotFound:
         inner = escape(text, quote=False)
     return f'<pre class="highlight" tabindex="0"><code>{inner}</code></pre>'

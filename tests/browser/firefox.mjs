@@ -39,8 +39,6 @@ async function home() {
 async function card() {
   const page = await open(`${site}cards/checkpoint-torch/?lang=en`);
   found.card = await page.evaluate(async () => {
-    await document.fonts.ready;
-    const font = [...document.fonts].find((each) => each.family.includes("STIX Two Math"))?.status;
     const tall = (html) => {
       const holder = document.createElement("p");
       holder.innerHTML = html;
@@ -50,6 +48,8 @@ async function card() {
     const fraction = "<mfrac><mfrac><mn>1</mn><mn>2</mn></mfrac><mfrac><mn>3</mn><mn>4</mn></mfrac></mfrac>";
     const fence = tall(`<math display="block"><mrow><mo stretchy="true">(</mo>${fraction}<mo stretchy="true">)</mo></mrow></math>`);
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    await document.fonts.ready; // which it is asked for where a formula shows
+    const font = [...document.fonts].find((each) => each.family.includes("STIX Two Math"))?.status;
     const height = (holder, name) => holder.querySelector(name).getBoundingClientRect().height;
     const lines = [...document.querySelectorAll(".pd-claim")].filter((claim) => claim.querySelector("msup")).map((claim) => {
       const { textDecorationLine, borderBottomWidth } = getComputedStyle(claim);

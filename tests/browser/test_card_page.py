@@ -40,7 +40,7 @@ def test_a_large_screen_shows_the_picture_as_well(visit: Open) -> None:
     for mode in ("zh", "en"):
         page = visit(CARD, mode=mode)
         page.set_viewport_size({"width": 1440, "height": 1000})
-        figure = page.locator(f'#intuition [data-lang="{mode}"] svg:visible')
+        figure = page.locator(f'#intuition [data-lang="{mode}"] img:visible')
         assert page.locator(f'#spoken [data-lang="{mode}"] p').evaluate(FOOT) < 1000
         assert figure.evaluate(TOP) < 950
         page.evaluate("window.pd.set('depth', 'answer')")

@@ -12,7 +12,7 @@ from tests.browser.conftest import DESKTOP, PHONE, Built, playwright
 
 HOME, PAGE = 400_000, 600_000
 HEAVIEST = 700_000
-"""Of cards the heaviest by far: its evidence alone is as much as another card."""
+"""Of cards, whose aim is what every other page keeps to: the heaviest ones are not there yet."""
 
 Loaded = dict[str, int]
 Load = Callable[..., Loaded]
