@@ -95,7 +95,7 @@ def test_a_former_id_leads_to_the_card_in_the_handbook(visit: Open, built: Built
 
 def test_the_handbook_lists_the_sections_of_the_card_on_screen(visit: Open) -> None:
     """Each leads to its section, in the reader's language; with another card the list changes, by depth it shrinks."""
-    page = visit("handbook", mode="en")
+    page = visit("handbook#card-flash-attention", mode="en")
     page.evaluate("window.pd.set('depth', 'deep')")
     links = page.locator(".pd-sections a")
     assert links.nth(5).inner_text() == "Derivation"
