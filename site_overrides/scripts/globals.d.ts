@@ -306,7 +306,7 @@ interface Proofdeck extends Core {
   phrases: Partial<Record<Key, Bilingual>>;
   search: {
     /** Look for something at once where a query is given. */
-    open(query?: string): void;
+    open(query?: string, typed?: string): void;
     /** Light the words that a search has led to, in the place behind "#" and the language where they stand. */
     light(query: string, anchor: string, lang: string | null): void;
   };

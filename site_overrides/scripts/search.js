@@ -550,13 +550,16 @@
     status.textContent = words("common.loading");
   }
 
-  /** @param {string} [query] what to look for at once */
-  async function open(query) {
+  /**
+   * @param {string} [query] what to look for at once
+   * @param {string} [typed] what the reader has typed already, and goes on with
+   */
+  async function open(query, typed) {
     attach();
     label();
-    if (query) input.value = query;
+    if (query || typed) input.value = query || typed || "";
     dialog.showModal();
-    input.select();
+    input.setSelectionRange(typed ? input.value.length : 0, input.value.length); // who goes on does so at the end
     try {
       fillFilters(await load());
     } catch {

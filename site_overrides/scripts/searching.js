@@ -3,19 +3,33 @@
 // The handbook, which may load nothing, carries it inside.
 (function () {
   "use strict";
-  const { around, key, place, script, words, announce } = window.pd;
+  const { around, element, key, place, script, words, announce } = window.pd;
 
   async function search() {
     if (!window.pd.search) await script("search");
     return window.pd.search;
   }
+  /** Who types on while it is loaded writes into a field; what is returned takes it away and tells what was typed. */
+  function hold() {
+    const before = document.activeElement;
+    const field = element("input", { class: "pd-visually-hidden", "aria-label": words("common.search") });
+    document.body.append(field);
+    field.focus({ preventScroll: true });
+    return () => {
+      field.remove();
+      if (before instanceof HTMLElement) before.focus({ preventScroll: true });
+      return field.value;
+    };
+  }
+
   /** @param {string} [query] what to look for at once */
   async function open(query) {
-    try {
-      (await search()).open(query);
-    } catch {
-      announce(words("search.failed"));
-    }
+    if (window.pd.search) return window.pd.search.open(query);
+    const typed = hold();
+    const found = await search().catch(() => undefined);
+    const already = typed();
+    if (found) found.open(query, already);
+    else announce(words("search.failed"));
   }
 
   key(["/", "s", "f"], "single_keys.search", () => void open());

@@ -70,7 +70,7 @@ def test_the_box_opens_the_search(visit: Open) -> None:
     page = visit("")
     page.locator(".pd-ask-box").focus()
     page.keyboard.press("Enter")
-    assert page.locator(".pd-search-input").is_visible()
+    page.locator(".pd-search-input").wait_for()
 
 
 def test_who_returns_sees_what_is_due_and_where_they_were(visit: Open, built: Built) -> None:
